@@ -1,0 +1,129 @@
+"""The doors through which the author API reaches whatever is running it.
+
+`replay` implements `WorkflowContext` (one per run), the worker implements `ActivityContext` (one per attempt). Outside both, the verbs
+of `workflow` and `activity` raise a clear error, and calls simply run their function.
+"""
+
+import random
+from asyncio import Future
+from asyncio.events import _get_running_loop
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from perdure.core.commands import ContinueAsNew, ScheduleActivity
+from perdure.core.events import (
+    ActivityCancelled,
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityTimedOut,
+    Attribute,
+    SignalReceived,
+)
+from perdure.core.payload import Payload
+
+ActivityAnswer: TypeAlias = ActivityCompleted | ActivityFailed | ActivityTimedOut | ActivityCancelled
+
+
+class WorkflowInfo(Struct, frozen=True, kw_only=True):
+    """What a run knows of itself. `history_length` is the number of the input being fed; instants are microseconds since the epoch."""
+
+    namespace: str
+    workflow_id: str
+    run_id: str
+    type: str
+    queue: str
+    attempt: int
+    started_at: int
+    parent: tuple[str, str] | None
+    """Workflow id and run id of the parent, if any."""
+    memo: dict[str, Payload]
+    attributes: dict[str, Attribute]
+    history_length: int
+    history_bytes: int
+    continue_as_new_suggested: bool
+
+
+class WorkflowContext(Protocol):
+    """A running workflow, as the author API sees it. All methods must be called from workflow code on its own loop."""
+
+    @property
+    def at(self) -> int:
+        """Number of the input being fed; every command built by the sdk carries it."""
+        ...
+
+    def info(self) -> WorkflowInfo: ...
+
+    def now(self) -> int:
+        """Recorded time of the input being fed, microseconds since the epoch."""
+        ...
+
+    def random(self) -> random.Random:
+        """The run's own seeded generator, always the same object."""
+        ...
+
+    async def activity(self, command: ScheduleActivity) -> ActivityAnswer:
+        """Schedule an activity and wait for the input that answers it. Cancelling the awaiting task follows `command.on_cancel`."""
+        ...
+
+    async def sleep(self, delay: int, summary: str = "") -> None:
+        """A durable timer of `delay` microseconds; zero or less only yields."""
+        ...
+
+    def receive(self, name: str) -> "Future[SignalReceived]":
+        """A future of the next signal of that name that nobody took; cancelling it gives up the place in line."""
+        ...
+
+    def version(self, change_id: str, lowest: int, highest: int) -> int:
+        """The version this run takes for `change_id`; 0 = code from before any version."""
+        ...
+
+    def side_effect(self, produce: Callable[[], Payload]) -> Payload:
+        """Call `produce` the first time, record its payload, and give the recorded one on every replay."""
+        ...
+
+    def continue_as_new(self, command: ContinueAsNew) -> NoReturn:
+        """End this run here and let its successor start with the command's input. Raises a BaseException no user code should catch."""
+        ...
+
+    def is_replaying(self) -> bool: ...
+
+
+class ActivityContext(Protocol):
+    """A running attempt of an activity, as the author API sees it. Methods may be called from any thread."""
+
+    workflow_id: str
+    run_id: str
+    activity_id: int
+    attempt: int
+    queue: str
+    name: str
+    idempotency_key: str
+    heartbeat_details: Payload
+    """JSON list, or absent."""
+    task_token: str
+    deadline: int | None
+    """Instant (microseconds since the epoch) at which this attempt or the activity runs out of time, whichever is first."""
+
+    def heartbeat(self, details: Payload) -> None:
+        """Report a sign of life; `details` is a JSON list kept for the next attempt."""
+        ...
+
+    def is_cancelled(self) -> bool: ...
+
+    def is_stopping(self) -> bool: ...
+
+
+activity_context: Final[ContextVar[ActivityContext | None]] = ContextVar("perdure_activity", default=None)
+
+
+def current_workflow() -> WorkflowContext | None:
+    """The workflow whose code is running on this thread right now, or None.
+
+    The workflow loop carries its context in the attribute `workflow_context`; reading the running loop is per thread, so sync
+    activities on other threads never see a workflow that happens to run at the same time.
+    """
+    loop: Any = _get_running_loop()
+    return getattr(loop, "workflow_context", None)
