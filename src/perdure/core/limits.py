@@ -1,0 +1,38 @@
+"""Every bound of the engine, with its name, unit and default. What a limit does when it is reached is said at each field."""
+
+from msgspec import Struct
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Bounds on what one workflow id, run or message may hold. At a bound the caller gets a typed error naming it, at once."""
+
+    payload_bytes_max: int = 2 * 1024 * 1024
+    """One argument, result, signal value …: `PayloadTooLarge`."""
+    id_bytes_max: int = 255
+    """Workflow, signal, update and request ids, names: `InvalidArgument`."""
+    history_events_warn: int = 10_000
+    """From here on `info().continue_as_new_suggested` is true."""
+    history_events_max: int = 50_000
+    """The run fails with a clear failure; signals are never refused for length."""
+    signals_unread_max: int = 10_000
+    """Signals no decision has covered yet: `LimitExceeded`."""
+    decision_commands_max: int = 10_000
+    """More commands in one decision fail the run."""
+    decision_bytes_max: int = 16 * 1024 * 1024
+    """More payload bytes in one decision fail the run."""
+    remembered_ids_max: int = 10_000
+    """Signal and update ids remembered per workflow id; the oldest are forgotten first."""
+    remembered_ids_age_s: int = 7 * 86_400
+    """Signal and update ids older than this are forgotten."""
+    close_refusals_max: int = 3
+    """So often is a close sent back because of unseen signals; then it is accepted."""
+    fused_ahead_s: float = 1.0
+    """How far a fused fact's time may lie ahead of the owner's clock."""
+    heartbeat_note_s: float = 5.0
+    """Heartbeat details of one activity are noted at most this often."""
+    attempt_notes_first: int = 3
+    attempt_notes_last: int = 7
+    """Of an activity's failed attempts the first and last few keep their failure in memory."""
+
+
+LIMITS = Limits()

@@ -1,0 +1,278 @@
+"""Everything that can reach a shard owner to move a run. Requests are values; what they mean is decided in `core.machine`.
+
+Ids and seeds that a request may need for something new (a run id, a claim's token) come with it: the machine makes up nothing.
+"""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from perdure.core.commands import AnyCommand, ClosingCommand
+from perdure.core.events import Attribute, SignalReceived
+from perdure.core.failure import Failure, FailureKind
+from perdure.core.payload import ABSENT, NULL, Payload
+
+OnConflict = Literal["fail", "attach", "terminate"]
+Reuse = Literal["always", "failed", "never"]
+
+
+class Request(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="type"):
+    """Reaches the owner of (`namespace`, `workflow_id`)."""
+
+    namespace: str = "default"
+    workflow_id: str
+
+
+# -------------------------------------------------------------------------------------------------------- of clients
+
+
+class SignalBody(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    name: str
+    input: tuple[Payload, ...] = ()
+    keywords: dict[str, Payload] = {}
+    signal_id: str = ""
+    """Never empty once past the frontend, which gives a fresh one."""
+
+
+class StartWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="start_workflow"):
+    """Start a run, or find that there is one. `run_id` and `seed` are used only when a run is started."""
+
+    workflow_type: str
+    run_id: str
+    seed: int
+    request_id: str
+    queue: str = "default"
+    input: tuple[Payload, ...] = ()
+    keywords: dict[str, Payload] = {}
+    on_conflict: OnConflict = "fail"
+    reuse: Reuse = "always"
+    timeout: int = 0
+    memo: dict[str, Payload] = {}
+    attributes: dict[str, Attribute] = {}
+    attribute_datetimes: tuple[str, ...] = ()
+    origin: str = "default"
+    priority: int = 0
+    signal: SignalBody | None = None
+    """Signal-with-start: delivered to the open run, or the first thing after `started`."""
+
+
+class SignalWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="signal_workflow"):
+    signal: SignalBody
+    run_id: str = ""
+
+
+class RequestCancel(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="request_cancel"):
+    run_id: str = ""
+    reason: str = ""
+    request_id: str = ""
+
+
+class TerminateWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="terminate_workflow"):
+    run_id: str = ""
+    reason: str = ""
+    request_id: str = ""
+
+
+class ResumeWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="resume_workflow"):
+    """Forget which builds failed on the run or were too old for it, and offer it again."""
+
+    run_id: str = ""
+    reason: str = ""
+
+
+class PauseWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="pause_workflow"):
+    run_id: str = ""
+    reason: str = ""
+
+
+class UpdateWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="update_workflow"):
+    update_id: str
+    name: str
+    run_id: str = ""
+    input: tuple[Payload, ...] = ()
+    keywords: dict[str, Payload] = {}
+
+
+class ResetWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="reset_workflow"):
+    event_id: int
+    new_run_id: str
+    seed: int
+    run_id: str = ""
+    reason: str = ""
+    request_id: str = ""
+
+
+# -------------------------------------------------------------------------------------------------------- of workers
+
+
+class ClaimWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="claim_workflow"):
+    """Take the run's workflow task. `held` is the length of history the worker holds warm; 0 = nothing."""
+
+    run_id: str
+    worker: str
+    token: str
+    build_id: str
+    held: int = 0
+    lives_for: int = 0
+    """Microseconds without a sign of life after which the claim is lost; 0 = it lives as long as the owner's process."""
+
+
+class ClaimActivity(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="claim_activity"):
+    run_id: str
+    command: int
+    attempt: int
+    worker: str
+    token: str
+    incarnation: str = ""
+    lives_for: int = 0
+
+
+class Commands(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="type", tag="commands"):
+    """A step of a report: what the code asked for after the step before. May be empty: everything fed was seen."""
+
+    commands: tuple[AnyCommand, ...] = ()
+
+
+class ActivitySucceeded(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="type", tag="succeeded"):
+    """A fact: an activity's result. `fed_at` is the time at which the worker fed it to the code; 0 = not fed (unfused)."""
+
+    command: int
+    attempt: int
+    token: str
+    result: Payload = NULL
+    fed_at: int = 0
+
+
+class ActivityErred(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="type", tag="erred"):
+    """A fact: an attempt failed. Never fused: whether there is another attempt is the owner's to decide."""
+
+    command: int
+    attempt: int
+    token: str
+    failure: Failure
+    kind: FailureKind = "error"
+    cancelled: bool = False
+    """The attempt ended because its cancel was asked for."""
+
+
+Fact: TypeAlias = ActivitySucceeded | ActivityErred
+Step: TypeAlias = Commands | ActivitySucceeded | ActivityErred
+
+
+class Report(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="report"):
+    """What a worker sends: facts and the decisions that followed them, in order.
+
+    `based_on` is the length of history the worker holds, all of whose inputs it has fed; `decisions` the number of accepted decisions
+    it has seen. `token` is its workflow claim's, empty when it reports only by right of its activity claims. `closing` is always the
+    last command; `closing.at` says at which input main ended.
+    """
+
+    run_id: str
+    worker: str
+    build_id: str
+    based_on: int
+    decisions: int
+    nonce: str
+    """Fresh per report; tokens of eager claims are made of it."""
+    token: str = ""
+    steps: tuple[Step, ...] = ()
+    closing: ClosingCommand | None = None
+    untaken: int = 0
+    """With a closing command: signals fed that no code took."""
+    carried: tuple[SignalReceived, ...] = ()
+    """With continue-as-new: the signals named in `closing.untaken`."""
+    next_run_id: str = ""
+    next_seed: int = 0
+    notes: tuple["SetAside", ...] = ()
+    room: int = 0
+    """Activities the worker can start at once; they are handed over with the reply."""
+    queues: tuple[str, ...] = ()
+    incarnation: str = ""
+    lives_for: int = 0
+
+
+class SetAside(Struct, frozen=True, kw_only=True, gc=False):
+    """A signal whose payload did not fit its handler."""
+
+    command: int
+    message: str
+
+
+class ReleaseWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="release_workflow"):
+    """Give a workflow claim back without a decision, and why."""
+
+    run_id: str
+    token: str
+    build_id: str
+    why: Literal["nondeterminism", "old_build", "unknown_type", "draining"]
+    reason: str = ""
+    expected: str = ""
+    found: str = ""
+    change_id: str = ""
+
+
+class ReleaseActivity(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="release_activity"):
+    """Give an activity claim back untouched: the attempt did not run."""
+
+    run_id: str
+    command: int
+    attempt: int
+    token: str
+
+
+class HeartbeatActivity(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="heartbeat_activity"):
+    run_id: str
+    command: int
+    attempt: int
+    token: str
+    details: Payload = ABSENT
+    """JSON list; absent = only a sign of life."""
+
+
+# ------------------------------------------------------------------------------------------- of the engine itself
+
+
+class TimerDue(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="timer_due"):
+    run_id: str
+    command: int
+
+
+class ActivityDue(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="activity_due"):
+    """One of an activity's bounds has passed (`kind`), or its claim was lost."""
+
+    run_id: str
+    command: int
+    attempt: int
+    kind: Literal["start_to_close", "schedule_to_start", "schedule_to_close", "heartbeat", "lost"]
+    token: str = ""
+    """With `lost`: the claim in question."""
+
+
+class WorkflowClaimDue(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="workflow_claim_due"):
+    """A workflow claim has shown no sign of life for its period."""
+
+    run_id: str
+    token: str
+
+
+class RunDue(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="run_due"):
+    """The run's own timeout has passed."""
+
+    run_id: str
+
+
+ClientRequest: TypeAlias = (
+    StartWorkflow
+    | SignalWorkflow
+    | RequestCancel
+    | TerminateWorkflow
+    | ResumeWorkflow
+    | PauseWorkflow
+    | UpdateWorkflow
+    | ResetWorkflow
+)
+WorkerRequest: TypeAlias = (
+    ClaimWorkflow | ClaimActivity | Report | ReleaseWorkflow | ReleaseActivity | HeartbeatActivity
+)
+EngineRequest: TypeAlias = TimerDue | ActivityDue | WorkflowClaimDue | RunDue
+AnyRequest: TypeAlias = ClientRequest | WorkerRequest | EngineRequest

@@ -1,0 +1,142 @@
+"""State: the fold of what is written under one workflow id. Written only by `core.machine.apply`.
+
+Fields marked *volatile* are not part of the fold: they live in the owner's memory, are set by volatile entries (`core.volatile`) and
+may be forgotten at any time; nothing that is true of a run depends on them.
+"""
+
+from msgspec import Struct, field
+
+from perdure.core.events import (
+    ActivityScheduled,
+    AnyEvent,
+    Attribute,
+    CancelRequested,
+    ClosingEvent,
+    SignalReceived,
+    Started,
+    Terminated,
+    TimedOut,
+    TimerStarted,
+)
+from perdure.core.failure import Failure
+from perdure.core.notes import ActivityClaimed, AttemptFailed, Quarantined
+from perdure.core.payload import ABSENT, Payload
+from perdure.core.replies import Status
+
+
+class ActivityState(Struct, kw_only=True):
+    """An activity that is scheduled and has no answer yet."""
+
+    event: ActivityScheduled
+    attempt: int = 1
+    """Number of the attempt that is claimed, or may be claimed next."""
+    attempts_failed: int = 0
+    retry_at: int = 0
+    """Instant before which the next attempt may not be claimed; 0 = at once."""
+    claim: ActivityClaimed | None = None
+    """The live claim's note; it may be applied before it is written (see `claim_noted`)."""
+    claim_noted: bool = False
+    """The claim's note is part of what is written."""
+    last_failure: Failure | None = None
+    failures: list[AttemptFailed] = field(default_factory=list)
+    """First and last failed attempts, bounded by the limits."""
+    heartbeat: Payload = ABSENT
+    cancel_requested: bool = False
+    beat_at: int = 0
+    """Volatile: instant of the last sign of life of the claim."""
+    beat_details: Payload = ABSENT
+    """Volatile: details newer than the last note."""
+    noted_beat_at: int = 0
+    lives_for: int = 0
+    """Volatile: the claim is lost after so many microseconds without a sign of life; 0 = never while the owner lives."""
+
+
+class WorkflowClaim(Struct, frozen=True, kw_only=True, gc=False):
+    """Volatile: the right of one worker to decide."""
+
+    token: str
+    worker: str
+    build_id: str
+    since: int
+    lives_for: int = 0
+
+
+class RunState(Struct, kw_only=True):
+    """One run. Open while `closing` is None."""
+
+    started: Started
+    status: Status = "running"
+    length: int = 0
+    """Number of the last event."""
+    notes: int = 0
+    """Number of the last note written."""
+    bytes: int = 0
+    """Payload bytes of the history, roughly."""
+    last_time: int = 0
+    """Time of the last event: no later one is below it."""
+    last_input: int = 0
+    decisions: int = 0
+    covered: int = 0
+    """Every event up to here was seen by an accepted decision."""
+    activities: dict[int, ActivityState] = field(default_factory=dict)
+    timers: dict[int, TimerStarted] = field(default_factory=dict)
+    ordinals: dict[str, int] = field(default_factory=dict)
+    """How many activities of each name were scheduled."""
+    unseen_signals: list[SignalReceived] = field(default_factory=list)
+    unseen_cancels: list[CancelRequested] = field(default_factory=list)
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+    details: str = ""
+    closing: ClosingEvent | Terminated | TimedOut | None = None
+    quarantine: Quarantined | None = None
+    failed_builds: list[str] = field(default_factory=list)
+    refused_builds: dict[str, str] = field(default_factory=dict)
+    """Builds too old for the run, and the change id each lacks."""
+    build_id: str = ""
+    paused: bool = False
+
+    claim: WorkflowClaim | None = None
+    """Volatile."""
+    close_refusals: int = 0
+    """Volatile."""
+    seen: int = 0
+    """Volatile: like `covered`, of decisions without commands whose note is not written yet."""
+    sticky: str = ""
+    """Volatile: the worker that holds the run warm."""
+    cancelling: bool = False
+
+    @property
+    def run_id(self) -> str:
+        return self.started.run_id
+
+    @property
+    def is_open(self) -> bool:
+        return self.closing is None
+
+    @property
+    def seen_to(self) -> int:
+        """Every event up to here was seen by an accepted decision, its note written or not."""
+        return self.covered if self.covered > self.seen else self.seen
+
+    @property
+    def wants_decision(self) -> bool:
+        """There is an input no accepted decision has seen."""
+        return self.closing is None and self.last_input > self.covered and self.last_input > self.seen and not self.paused
+
+
+class WorkflowState(Struct, kw_only=True):
+    """Everything under one workflow id: the current or last run, and the ids remembered over all of them."""
+
+    namespace: str
+    workflow_id: str
+    run: RunState | None = None
+    start_request_id: str = ""
+    """Request id of the start that made the current or last run's chain."""
+    signal_ids: dict[str, int] = field(default_factory=dict)
+    """Remembered signal ids and when each was received, oldest first."""
+    cancel_ids: dict[str, int] = field(default_factory=dict)
+    update_ids: dict[str, int] = field(default_factory=dict)
+
+
+def is_closing(event: AnyEvent) -> bool:
+    """True for an event after which a history has no other."""
+    return isinstance(event, (ClosingEvent, Terminated, TimedOut))

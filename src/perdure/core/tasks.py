@@ -1,0 +1,23 @@
+"""Tasks: pointers to work, as the broker carries them. Losing one costs latency, never work: the state says what is due."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+
+class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A workflow task (`command` 0) or an activity task (`command` = number of the `activity_scheduled` event)."""
+
+    namespace: str
+    workflow_id: str
+    run_id: str
+    queue: str
+    command: int = 0
+    attempt: int = 0
+    sticky: str = ""
+    """Worker that holds the run warm; delivered there when it has room."""
+    priority: int = 0
+
+    @property
+    def kind(self) -> Literal["workflow", "activity"]:
+        return "activity" if self.command else "workflow"

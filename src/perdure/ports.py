@@ -1,0 +1,254 @@
+"""Every door of the house on one page: the Protocols behind which clock, disk, store, broker and engine stand.
+
+Production, tests and simulation differ only in what stands behind these. Nothing here does anything.
+"""
+
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+
+from perdure.core.events import AnyEvent
+from perdure.core.notes import AnyNote
+from perdure.core.replies import AnyReply, Status
+from perdure.core.requests import AnyRequest, Report
+from perdure.core.replies import Reported
+from perdure.core.tasks import Task
+from perdure.core.transition import Transition
+
+R = TypeVar("R")
+
+
+class Wake(Protocol):
+    """What `Clock.call_at` gives back."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Time, as integer microseconds since the epoch (UTC). Never goes backwards within a process."""
+
+    def now(self) -> int: ...
+
+    def call_at(self, instant: int, callback: Callable[[], None]) -> Wake:
+        """Call back on the loop's thread at or after `instant`, never before."""
+        ...
+
+    async def sleep(self, duration: int) -> None:
+        """Wait `duration` microseconds of this clock."""
+        ...
+
+
+class Chance(Protocol):
+    """Randomness and fresh ids."""
+
+    def run_id(self) -> str:
+        """A uuid7 as text: fresh, and later ones sort later."""
+        ...
+
+    def token(self) -> str:
+        """128 unguessable bits as text."""
+        ...
+
+    def seed(self) -> int:
+        """63 random bits."""
+        ...
+
+
+class AppendFile(Protocol):
+    """A file that only grows at its end. One writer."""
+
+    @property
+    def size(self) -> int: ...
+
+    async def append(self, data: bytes) -> None:
+        """Write `data` whole and make it durable (fdatasync). Raises `DiskFull` when there is no room: nothing of it counts then and
+        what was written is cut back; any other OSError, of the sync above all, is final: the file must not be used again."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """The disk, as the journal needs it. All paths are below one directory."""
+
+    def names(self) -> Sequence[str]:
+        """Names of the files there, sorted."""
+        ...
+
+    def read(self, name: str, offset: int = 0, length: int = -1) -> bytes: ...
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut a file and make the cut durable."""
+        ...
+
+    def open_append(self, name: str) -> AppendFile:
+        """Open or make a file for appending; making one is durable (directory fsync) when this returns."""
+        ...
+
+    def lock(self) -> "Wake":
+        """Take the directory's lock, or raise `Unavailable` naming the holder; `cancel()` of what is returned gives it back."""
+        ...
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """The right to write to shards, with the fencing number of each."""
+
+    node: str
+    range_ids: dict[int, int]
+
+
+class CommitResult(Struct, frozen=True, kw_only=True, gc=False):
+    """What became of one transition of a batch."""
+
+    ok: bool
+    reason: str = ""
+
+
+class RunSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One row of a listing. Instants are microseconds; `closed_at` 0 = open."""
+
+    namespace: str
+    workflow_id: str
+    run_id: str
+    type: str
+    status: Status
+    queue: str
+    started_at: int
+    closed_at: int = 0
+    length: int = 0
+
+
+class RunFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which runs to list. Empty fields do not filter; times are microseconds, `since` inclusive, `until` exclusive."""
+
+    namespace: str = "default"
+    workflow_id: str = ""
+    type: str = ""
+    statuses: tuple[Status, ...] = ()
+    started_since: int = 0
+    started_until: int = 0
+
+
+class RunPage(Struct, frozen=True, kw_only=True):
+    """Newest first by (started_at, run_id); `cursor` is empty on the last page."""
+
+    items: tuple[RunSummary, ...]
+    cursor: str = ""
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """All that is kept of one run, in order."""
+
+    workflow_id: str
+    run_id: str
+    events: tuple[AnyEvent, ...]
+    notes: tuple[AnyNote, ...] = ()
+
+
+class Store(Protocol):
+    """Where transitions are committed. One conformance suite runs against every implementation.
+
+    `commit` is the only write. A batch is durable as a whole when it returns; transitions of one workflow id are in order. Results say
+    which were refused (fenced); an exception means it is not known whether the batch was written: the caller must stop using this
+    object. Reads see committed transitions only.
+    """
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None:
+        """Stop cleanly. Idempotent."""
+        ...
+
+    async def acquire(self, node: str, shards: Sequence[int]) -> Lease: ...
+
+    async def commit(self, lease: Lease, batch: Sequence[Transition]) -> Sequence[CommitResult]: ...
+
+    async def load(self, namespace: str, workflow_id: str) -> Sequence[Transition]:
+        """Every kept transition of a workflow id, in order. Empty when there is none."""
+        ...
+
+    async def open_workflows(self, shards: Sequence[int]) -> Sequence[tuple[str, str]]:
+        """(namespace, workflow id) of every id whose last run is open."""
+        ...
+
+    async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record | None:
+        """A run's events and notes; without `run_id` the last run's. None when it is not kept."""
+        ...
+
+    async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage: ...
+
+    async def count(self, filter: RunFilter) -> int: ...
+
+
+class Subscription(Protocol):
+    """A worker's standing wish for tasks of one queue."""
+
+    def grant(self, credits: int) -> None:
+        """Allow so many more deliveries."""
+        ...
+
+    def cancel(self) -> None:
+        """No delivery after this returns."""
+        ...
+
+
+Deliver = Callable[[Task], None]
+
+
+class Broker(Protocol):
+    """Carries tasks to subscribers: at least once, in no promised order. May lose everything; the sweeper makes up for it."""
+
+    def publish(self, task: Task) -> bool:
+        """Offer a task; true when a subscriber was handed it at once."""
+        ...
+
+    def subscribe(self, queue: str, worker: str, deliver: Deliver, credits: int) -> Subscription: ...
+
+    def depth(self, queue: str) -> int:
+        """Tasks waiting for a subscriber."""
+        ...
+
+
+class Frontend(Protocol):
+    """The engine, as clients, workers and the gateway reach it; in this process or through a wire.
+
+    Errors are those of `core.errors`. A reply comes only when what it speaks of is durable.
+    """
+
+    def call(self, request: AnyRequest) -> "Awaitable[AnyReply]":
+        """Bring a request to the owner of its workflow id."""
+        ...
+
+    def report(self, report: Report) -> "Future[Reported]": ...
+
+    def subscribe(self, queue: str, worker: str, build_id: str, deliver: Deliver, credits: int) -> Subscription: ...
+
+    async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> AnyReply:
+        """Wait until the run (and with `follow` every run it continued as) has closed."""
+        ...
+
+    async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record: ...
+
+    async def describe(self, namespace: str, workflow_id: str, run_id: str = "") -> Any: ...
+
+    async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage: ...
+
+    async def count(self, filter: RunFilter) -> int: ...
+
+    def now(self) -> int:
+        """The owner's time, as well as this side can know it."""
+        ...
+
+
+class Service(Protocol):
+    """Anything long-lived: `start` once, `stop` any number of times; `stop` returns when nothing of it runs any more."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+Scope = AbstractAsyncContextManager
