@@ -13,6 +13,8 @@ PY := $(VENV)/bin/python
 # Two stamps, so that trying the demo does not download linters.
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
+# The interpreter is a prerequisite only while it is missing: its own date says nothing about what is installed.
+NO_VENV := $(if $(wildcard $(PY)),,$(PY))
 PIP_INSTALL := $(PY) -m pip install --quiet --constraint constraints.txt
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -74,12 +76,12 @@ $(PY):
 	$(PYTHON) -m venv --clear $(VENV)
 
 # The build backend goes first and under the constraints too, so that no unpinned version is fetched behind the scenes.
-$(RUN_STAMP): pyproject.toml constraints.txt | $(PY)
+$(RUN_STAMP): pyproject.toml constraints.txt $(NO_VENV)
 	$(PIP_INSTALL) hatchling editables
 	$(PIP_INSTALL) --no-build-isolation --editable .
 	@touch $@
 
-$(DEV_STAMP): pyproject.toml constraints.txt | $(PY)
+$(DEV_STAMP): pyproject.toml constraints.txt $(NO_VENV)
 	$(PIP_INSTALL) hatchling editables
 	$(PIP_INSTALL) --no-build-isolation --editable '.[dev]'
 	@touch $@ $(RUN_STAMP)

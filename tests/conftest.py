@@ -1,0 +1,106 @@
+"""What every test run has in common: Hypothesis profiles, the seed on top of a failure, and which rules were proved.
+
+Profiles: `dev` (50 examples), `ci` (500, the same ones every time; taken when CI is set), `nightly` (20,000). PERDURE_PROFILE chooses.
+A test that draws a seed of its own says so with `record_property("seed", seed)`; Hypothesis tests are found by themselves.
+Results of tests marked `rule` or `scenario` go to `.pytest_cache/rules.json`: mark → test → outcome, always of the last session only.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No deadline: cores are shared and pytest-timeout bounds a test as a whole.
+settings.register_profile("dev", max_examples=50, deadline=None, print_blob=True)
+settings.register_profile(
+    "ci",
+    max_examples=500,
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("nightly", max_examples=20_000, deadline=None, print_blob=True)
+settings.load_profile(
+    os.environ.get("PERDURE_PROFILE") or ("ci" if os.environ.get("CI", "").lower() in {"1", "true"} else "dev")
+)
+
+PROOFS = pytest.StashKey[dict[str, dict[str, dict[str, str]]]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[PROOFS] = {"rule": {}, "scenario": {}}
+    config.pluginmanager.register(ProofReport(config), "perdure-proofs")
+
+
+# ----------------------------------------------------------------------------------------------------------- seed of a failure
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report: pytest.TestReport = yield
+    if report.failed and (line := seed_line(item)):
+        put_first(report, line)
+    return report
+
+
+def seed_line(item: pytest.Item) -> str:
+    """How to see this failure again, or nothing when the test draws no seed."""
+    for name, value in item.user_properties:
+        if name == "seed":
+            return f"seed {value}"
+    seed = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_generated_seed", None)
+    return "" if seed is None else f"seed {seed}: pytest '{item.nodeid}' --hypothesis-seed={seed}"
+
+
+def put_first(report: pytest.TestReport, line: str) -> None:
+    """Make `line` the first of the printed failure and of its place in the summary."""
+    longrepr: Any = report.longrepr
+    crash = getattr(longrepr, "reprcrash", None)
+    if crash is not None:
+        crash.message = f"{line} | {crash.message}"
+    chain = getattr(longrepr, "chain", None) or [(getattr(longrepr, "reprtraceback", None), None, None)]
+    entries = getattr(chain[0][0], "reprentries", None)
+    if entries:
+        native = type(entries[0]).__name__ == "ReprEntryNative"
+        entries[0].lines.insert(0, f"{line}\n" if native else f"    # {line}")
+
+
+# ----------------------------------------------------------------------------------------------------------- rules and scenarios
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Properties travel from the processes of pytest-xdist to the one that writes the report; marks do not."""
+    for item in items:
+        for kind in ("rule", "scenario"):
+            item.user_properties += [(kind, str(number)) for mark in item.iter_markers(kind) for number in mark.args]
+
+
+class ProofReport:
+    """Gathers the outcome of every marked test and writes them down when the session ends."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.proofs = config.stash[PROOFS]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when != "call" and report.passed:
+            return
+        for name, value in report.user_properties:
+            if name in self.proofs:
+                outcomes = self.proofs[name].setdefault(str(value), {})
+                outcomes[report.nodeid] = max(report.outcome, outcomes.get(report.nodeid, ""), key=SEVERITY.index)
+
+    def pytest_sessionfinish(self) -> None:
+        if not hasattr(self.config, "workerinput") and self.config.pluginmanager.hasplugin("cacheprovider"):
+            path = self.config.rootpath / Path(self.config.getini("cache_dir")) / "rules.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(self.proofs, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+SEVERITY = ("", "passed", "skipped", "failed")
