@@ -1,11 +1,11 @@
-"""One word, one meaning: the glossary defines each word once and alphabetically within its part."""
+"""One word, one meaning: the glossary defines each word once."""
 
 import re
 from collections import Counter
 from pathlib import Path
 
 GLOSSARY = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
-ROW = re.compile(r"^\| \*\*(.+?)\*\* \| (.+?) \| (.*?) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| \*\*(.+?)\*\* \| (.+?) \| (.*?) ?\|$", re.MULTILINE)
 ROWS = ROW.findall(GLOSSARY)
 
 
