@@ -60,7 +60,7 @@ class ApplicationError(PerdureError):
         self,
         message: str = "",
         *,
-        type: str | None = None,  # noqa: A002  the name is public
+        type: str | None = None,
         details: object = None,
         non_retryable: bool = False,
         next_retry_delay: float | timedelta | None = None,

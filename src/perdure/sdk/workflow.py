@@ -1,0 +1,249 @@
+"""Workflows: the decorator, and the verbs workflow code may use while it runs.
+
+Every verb reaches the run through `current_workflow()` and raises `OutsideContext` where there is none. No verb reads a clock, draws
+chance or does I/O: what they answer is a function of the history.
+"""
+
+import inspect
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from functools import cached_property, update_wrapper
+from random import Random
+from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from uuid import UUID
+
+from perdure.core.commands import ContinueAsNew
+from perdure.core.errors import InvalidArgument, NondeterminismError, OutsideContext
+from perdure.core.events import SignalReceived
+from perdure.core.payload import NULL, Payload
+from perdure.core.retry import RetryPolicy
+from perdure.sdk.call import Call
+from perdure.sdk.context import WorkflowContext, current_workflow
+from perdure.sdk.duration import Duration, aware, bound, instant, microseconds
+from perdure.sdk.info import RunInfo
+from perdure.sdk.logger import WORKFLOW_LOGGER, WorkflowLogger
+from perdure.sdk.options import WorkflowOptions, identifier, refuse_unknown, retry_policy
+from perdure.sdk.options import summary as checked_summary
+from perdure.sdk.payloads import CONVERTER, Signature
+from perdure.sdk.saga import Saga
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Workflow(Generic[P, R]):
+    """A decorated workflow function. Calling it gives a `Call[R]` for `client.start` and `client.execute`.
+
+    `fn` is the function itself, `name` the type name; `queue` (empty: the start's), `timeout` (microseconds, 0: none) and `retry` are
+    what a start takes unless it says otherwise.
+    """
+
+    fn: Callable[P, Coroutine[Any, Any, R]]
+    name: str
+    queue: str
+    timeout: int
+    retry: RetryPolicy | None
+    __qualname__: str
+
+    def __init__(self, fn: Callable[P, Coroutine[Any, Any, R]], options: WorkflowOptions) -> None:
+        update_wrapper(self, fn)
+        name, queue = options.get("name"), options.get("queue")
+        self.fn = fn
+        self.name = identifier(fn.__name__ if name is None else name, "workflow name")
+        self.queue = "" if queue is None else identifier(queue, "queue")
+        self.timeout = bound(options.get("timeout"), "timeout")
+        self.retry = retry_policy(options.get("retry"))
+
+    @cached_property
+    def signature(self) -> Signature:
+        """How arguments and result travel. Made at the first use: hints may name classes that are defined further down."""
+        return Signature.of(self.fn)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        return Call(self, args, kwargs)
+
+    def begin(self, context: WorkflowContext | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
+        """The coroutine of one call outside workflow code: the function's own."""
+        if context is not None:
+            raise InvalidArgument(f"{self.name} was awaited in a workflow: child workflows are not available in this version")
+        return cast("Callable[..., Coroutine[Any, Any, Any]]", self.fn)(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name}>"
+
+
+class WorkflowDecorator(Protocol):
+    """What `@workflow(…)` with options gives."""
+
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+
+
+class WorkflowNamespace:
+    """`workflow`: the decorator, and the verbs of a running workflow. The verbs raise `OutsideContext` where none runs."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+    @overload
+    def __call__(self, /, **options: Unpack[WorkflowOptions]) -> WorkflowDecorator: ...
+    def __call__(self, fn: Any = None, /, **options: Any) -> Any:
+        """Make an async function a workflow. Raises `InvalidArgument` for what cannot be one and for options out of their bounds."""
+        given = cast("WorkflowOptions", options)
+        refuse_unknown(given, WorkflowOptions.__optional_keys__, "a workflow")
+
+        def decorate(fn: Any) -> Workflow[..., Any]:
+            _check(fn)
+            return Workflow(fn, given)
+
+        return decorate if fn is None else decorate(fn)
+
+    def info(self) -> RunInfo:
+        """What this run knows of itself, as of the input being fed."""
+        return RunInfo.of(_running())
+
+    def now(self) -> datetime:
+        """The recorded time of the input being fed, as an aware UTC datetime; the same on every replay."""
+        return aware(_running().now())
+
+    def time(self) -> float:
+        """`now()` as seconds since the epoch."""
+        return _running().now() / 1_000_000
+
+    def random(self) -> Random:
+        """The run's own generator, seeded when the run started; always the same object."""
+        return _running().random()
+
+    def uuid4(self) -> UUID:
+        """A UUID drawn from the run's generator."""
+        return UUID(int=_running().random().getrandbits(128), version=4)
+
+    def uuid7(self) -> UUID:
+        """A UUID that sorts by `now()`, the rest drawn from the run's generator."""
+        context = _running()
+        millis, micros = divmod(context.now(), 1_000)
+        head = (millis << 16 | 0x7000 | micros * 4096 // 1_000) << 64
+        return UUID(int=head | 2 << 62 | context.random().getrandbits(62))
+
+    async def sleep(self, delay: Duration, summary: str | None = None) -> None:
+        """A durable timer of `delay` seconds (or a timedelta), never early; zero or less only yields. `summary` says what it waits for."""
+        context = _running()
+        await context.sleep(microseconds(delay, "sleep"), checked_summary(summary))
+
+    async def sleep_until(self, when: datetime, summary: str | None = None) -> None:
+        """A durable timer until `when`; one that has passed only yields. Raises `InvalidArgument` for a naive datetime."""
+        context = _running()
+        await context.sleep(instant(when, "sleep_until") - context.now(), checked_summary(summary))
+
+    @overload
+    async def receive(self, name: str) -> Any: ...
+    @overload
+    async def receive(self, name: str, type: type[T]) -> T: ...
+    @overload
+    async def receive(self, name: str, type: object) -> Any: ...
+    async def receive(self, name: str, type: Any = Any) -> Any:
+        """The value of the next signal of that name nobody took, also one that came before the wait.
+
+        Raises `InvalidArgument` naming the signal when its value is no `type`; that signal is then used up.
+        """
+        signal = await _running().receive(identifier(name, "signal name"))
+        return CONVERTER.decode(_value(signal), type, f"signal {name}")
+
+    def version(self, change_id: str, min: int, max: int) -> int:
+        """Which variant of a change this run takes: `max` in new runs, what was recorded in old ones, 0 where the change came later.
+
+        Raises `NondeterminismError` when that lies outside [`min`, `max`]: the code for it is gone.
+        """
+        context = _running()
+        identifier(change_id, "change id")
+        if not 0 <= min <= max:
+            raise InvalidArgument(f"version({change_id!r}) needs 0 <= min <= max, not {min} and {max}")
+        taken = context.version(change_id, min, max)
+        if not min <= taken <= max:
+            raise NondeterminismError(f"the run took version {taken} of {change_id!r}; this code knows {min} to {max}")
+        return taken
+
+    def patched(self, change_id: str) -> bool:
+        """True when this run takes the new path of a change, false in runs that passed here before it was made."""
+        return self.version(change_id, 0, 1) == 1
+
+    @overload
+    def side_effect(self, fn: Callable[[], T]) -> T: ...
+    @overload
+    def side_effect(self, fn: Callable[[], object], type: type[T]) -> T: ...
+    def side_effect(self, fn: Callable[[], Any], type: Any = None) -> Any:
+        """Call `fn` now, record its value and return it; every replay returns the recorded one without calling.
+
+        The value comes back as the payload reads: by `type`, else by the return hint of `fn`, else as plain JSON.
+        """
+        context = _running()
+        if inspect.iscoroutinefunction(fn):
+            raise InvalidArgument("side_effect takes a plain function; async work belongs in an activity")
+
+        def produce() -> Payload:
+            return CONVERTER.encode(fn(), "side_effect")
+
+        return CONVERTER.decode(context.side_effect(produce), _result_type(fn) if type is None else type)
+
+    def continue_as_new(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """End this run and start its successor under the same workflow id, with these arguments; never returns.
+
+        Raises `InvalidArgument` or `TypeError`, and the run goes on, when they do not fit the workflow.
+        """
+        context = _running()
+        definition = getattr(context, "definition", None)
+        if isinstance(definition, Workflow):
+            values, keywords = definition.signature.bind(args, kwargs, definition.name)
+        else:
+            values = tuple(CONVERTER.encode(value, f"continue_as_new argument {place}") for place, value in enumerate(args, 1))
+            keywords = {name: CONVERTER.encode(value, f"continue_as_new argument {name}") for name, value in kwargs.items()}
+        context.continue_as_new(ContinueAsNew(at=context.at, input=values, keywords=keywords))
+
+    def is_replaying(self) -> bool:
+        """True while the code runs over what was decided before. For logs and metrics only: never let a decision depend on it."""
+        return _running().is_replaying()
+
+    def saga(self) -> Saga:
+        """A block whose compensations run, last first, when it fails."""
+        return Saga()
+
+    @property
+    def logger(self) -> WorkflowLogger:
+        """A logger that is silent while replaying and whose records carry workflow_id and run_id."""
+        return WORKFLOW_LOGGER
+
+
+def _running() -> WorkflowContext:
+    context = current_workflow()
+    if context is None:
+        raise OutsideContext("this can only be called in workflow code that a worker is running")
+    return context
+
+
+def _value(signal: SignalReceived) -> Payload:
+    if signal.keywords or len(signal.input) > 1:
+        raise InvalidArgument(
+            f"signal {signal.name} carries {len(signal.input) + len(signal.keywords)} values; receive takes one"
+        )
+    return signal.input[0] if signal.input else NULL
+
+
+def _result_type(fn: Callable[[], Any]) -> Any:
+    if isinstance(fn, type):
+        return fn
+    try:
+        return inspect.get_annotations(fn, eval_str=True).get("return", Any)
+    except (NameError, TypeError):  # a hint out of reach, or a callable that has none
+        return Any
+
+
+def _check(fn: object) -> None:
+    if isinstance(fn, type):
+        raise InvalidArgument(f"@workflow on class {fn.__name__}: the class form is not available in this version")
+    for wrapper in (staticmethod, classmethod):
+        if isinstance(fn, wrapper):
+            raise InvalidArgument(f"@workflow stands below @{wrapper.__name__}, next to the function")
+    if isinstance(fn, Workflow) or not inspect.iscoroutinefunction(fn):
+        raise InvalidArgument(f"@workflow takes an async function, not {fn!r}")
+
+
+workflow = WorkflowNamespace()
