@@ -10,12 +10,13 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from perdure.core.errors import ResourceExhausted
 from perdure.core.events import AnyEvent
 from perdure.core.notes import AnyNote
 from perdure.core.replies import AnyReply, Status
 from perdure.core.requests import AnyRequest, Report
 from perdure.core.replies import Reported
-from perdure.core.tasks import Task
+from perdure.core.tasks import CancelNotice, Task
 from perdure.core.transition import Transition
 
 R = TypeVar("R")
@@ -57,35 +58,55 @@ class Chance(Protocol):
         ...
 
 
+class DiskFull(ResourceExhausted):
+    """There is no room (or quota) left on the disk: nothing was written, what is there can be read, and a later try may succeed."""
+
+
 class AppendFile(Protocol):
-    """A file that only grows at its end. One writer."""
+    """A file that only grows at its end. One writer, one append at a time."""
 
     @property
-    def size(self) -> int: ...
-
-    async def append(self, data: bytes) -> None:
-        """Write `data` whole and make it durable (fdatasync). Raises `DiskFull` when there is no room: nothing of it counts then and
-        what was written is cut back; any other OSError, of the sync above all, is final: the file must not be used again."""
+    def size(self) -> int:
+        """Bytes that are durable."""
         ...
 
-    def close(self) -> None: ...
+    async def append(self, data: bytes) -> None:
+        """Write `data` whole and make it durable (fdatasync).
+
+        Raises `DiskFull` when there is no room: nothing of it counts then and what was written is cut back. Any other exception, of
+        the sync above all, or being cancelled meanwhile, is final: the file refuses every later append with OSError.
+        """
+        ...
+
+    def close(self) -> None:
+        """Wait for an append that is under way, then let go of the file. Idempotent."""
+        ...
 
 
 class Files(Protocol):
-    """The disk, as the journal needs it. All paths are below one directory."""
+    """The disk, as the journal needs it. Names are relative paths with `/`, all below one directory."""
 
-    def names(self) -> Sequence[str]:
-        """Names of the files there, sorted."""
+    def names(self, folder: str) -> Sequence[str]:
+        """Names of the files in a folder, sorted, each with the folder in front; none when there is no such folder."""
         ...
 
-    def read(self, name: str, offset: int = 0, length: int = -1) -> bytes: ...
+    def size(self, name: str) -> int:
+        """Length of a file in bytes."""
+        ...
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """Up to `length` bytes from `offset`; fewer only at the end of the file."""
+        ...
 
     def truncate(self, name: str, size: int) -> None:
         """Cut a file and make the cut durable."""
         ...
 
     def open_append(self, name: str) -> AppendFile:
-        """Open or make a file for appending; making one is durable (directory fsync) when this returns."""
+        """Open or make a file (and its folder) for appending; making one is durable (directory fsync) when this returns.
+
+        Raises `DiskFull`.
+        """
         ...
 
     def lock(self) -> "Wake":
@@ -152,8 +173,9 @@ class Store(Protocol):
     """Where transitions are committed. One conformance suite runs against every implementation.
 
     `commit` is the only write. A batch is durable as a whole when it returns; transitions of one workflow id are in order. Results say
-    which were refused (fenced); an exception means it is not known whether the batch was written: the caller must stop using this
-    object. Reads see committed transitions only.
+    which were refused: "fenced", or "refused: …" for one that cannot be written as JSON and those of its workflow id behind it in the
+    batch. `ResourceExhausted` means that nothing of the batch was written and a later one may be; any other exception, that it is
+    not known whether it was: the caller must stop using this object. Reads see committed transitions only.
     """
 
     async def open(self) -> None: ...
@@ -195,7 +217,7 @@ class Subscription(Protocol):
         ...
 
 
-Deliver = Callable[[Task], None]
+Deliver = Callable[[Task | CancelNotice], None]
 
 
 class Broker(Protocol):

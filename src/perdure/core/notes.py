@@ -73,6 +73,8 @@ class BuildRefused(Note, frozen=True, kw_only=True, omit_defaults=True, gc=False
 
 class Resumed(Note, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="resumed"):
     reason: str = ""
+    by_build: str = ""
+    """The build whose decision took the run out of quarantine; empty when someone asked for it (failed builds are then forgotten)."""
 
 
 class Paused(Note, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="paused"):

@@ -13,18 +13,18 @@ Status = Literal[
 ]
 
 
-class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="type"):
+class Reply(Struct, kw_only=True, omit_defaults=True, gc=False, tag_field="type"):
     pass
 
 
-class RunStarted(Reply, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="run_started"):
+class RunStarted(Reply, kw_only=True, omit_defaults=True, gc=False, tag="run_started"):
     """`attached`: the run was there already."""
 
     run_id: str
     attached: bool = False
 
 
-class Taken(Reply, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="taken"):
+class Taken(Reply, kw_only=True, omit_defaults=True, gc=False, tag="taken"):
     """The request was carried out, or had been before (`duplicate`)."""
 
     run_id: str = ""
@@ -48,22 +48,22 @@ class ActivityClaim(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     heartbeat_details: Payload = ABSENT
 
 
-class ActivityClaimed(Reply, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="activity_claimed"):
+class ActivityClaimed(Reply, kw_only=True, omit_defaults=True, gc=False, tag="activity_claimed"):
     claim: ActivityClaim
 
 
-class NotWanted(Reply, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="not_wanted"):
+class NotWanted(Reply, kw_only=True, omit_defaults=True, gc=False, tag="not_wanted"):
     """The task is stale: done, cancelled, claimed by another, or not for this build."""
 
     reason: str
 
 
-class WorkflowClaimed(Reply, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="workflow_claimed"):
+class WorkflowClaimed(Reply, kw_only=True, omit_defaults=True, gc=False, tag="workflow_claimed"):
     """`events` are those after the length the worker said it holds. The engine fills them in."""
 
     token: str
     length: int
-    decisions: int
+    decided: int
     covered: int
     status: Status = "running"
     started: Started | None = None
@@ -71,7 +71,7 @@ class WorkflowClaimed(Reply, frozen=True, kw_only=True, omit_defaults=True, gc=F
     events: tuple[AnyEvent, ...] = ()
 
 
-class Reported(Reply, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="reported"):
+class Reported(Reply, kw_only=True, omit_defaults=True, gc=False, tag="reported"):
     """`accepted`: every step was. `events` is everything after the report's `based_on`, its own included.
 
     Not accepted: the worker throws its runner away. `token` is the workflow claim it still holds, because there is more to feed;
@@ -80,7 +80,7 @@ class Reported(Reply, frozen=True, kw_only=True, omit_defaults=True, gc=False, t
 
     accepted: bool
     length: int
-    decisions: int
+    decided: int
     covered: int
     token: str = ""
     close_refused: bool = False
@@ -91,14 +91,14 @@ class Reported(Reply, frozen=True, kw_only=True, omit_defaults=True, gc=False, t
     facts_dropped: int = 0
 
 
-class Beaten(Reply, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="beaten"):
+class Beaten(Reply, kw_only=True, omit_defaults=True, gc=False, tag="beaten"):
     """Answer to a heartbeat. `wanted` false: the claim is gone, stop; `cancelled`: a cancel was asked for."""
 
     wanted: bool
     cancelled: bool = False
 
 
-class RunResult(Reply, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="run_result"):
+class RunResult(Reply, kw_only=True, omit_defaults=True, gc=False, tag="run_result"):
     """How a run stands. `result` or `failure` when it is closed; `next_run_id` when it continued."""
 
     run_id: str

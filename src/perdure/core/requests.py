@@ -162,8 +162,8 @@ Step: TypeAlias = Commands | ActivitySucceeded | ActivityErred
 class Report(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="report"):
     """What a worker sends: facts and the decisions that followed them, in order.
 
-    `based_on` is the length of history the worker holds, all of whose inputs it has fed; `decisions` the number of accepted decisions
-    it has seen. `token` is its workflow claim's, empty when it reports only by right of its activity claims. `closing` is always the
+    `based_on` is the length of history the worker holds, all of whose inputs it has fed (0: it holds none and reports facts only);
+    `decided` the `based_on` of the last decision it has seen in it: the decision fence. `token` is its workflow claim's, empty when it reports only by right of its activity claims. `closing` is always the
     last command; `closing.at` says at which input main ended.
     """
 
@@ -171,7 +171,7 @@ class Report(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, t
     worker: str
     build_id: str
     based_on: int
-    decisions: int
+    decided: int
     nonce: str
     """Fresh per report; tokens of eager claims are made of it."""
     token: str = ""

@@ -75,7 +75,8 @@ class RunState(Struct, kw_only=True):
     last_time: int = 0
     """Time of the last event: no later one is below it."""
     last_input: int = 0
-    decisions: int = 0
+    decided: int = 0
+    """`based_on` of the last accepted decision that had commands; strictly rising, so it serves as the decision fence."""
     covered: int = 0
     """Every event up to here was seen by an accepted decision."""
     activities: dict[int, ActivityState] = field(default_factory=dict)
@@ -102,7 +103,8 @@ class RunState(Struct, kw_only=True):
     """Volatile: like `covered`, of decisions without commands whose note is not written yet."""
     sticky: str = ""
     """Volatile: the worker that holds the run warm."""
-    cancelling: bool = False
+    unnoted: list[int] = field(default_factory=list)
+    """Volatile: activities whose claim is not written yet; it is, with the run's next transition, if it still lives then."""
 
     @property
     def run_id(self) -> str:

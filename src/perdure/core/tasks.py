@@ -21,3 +21,9 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     @property
     def kind(self) -> Literal["workflow", "activity"]:
         return "activity" if self.command else "workflow"
+
+
+class CancelNotice(Struct, frozen=True, kw_only=True, gc=False):
+    """Tells a worker that the attempt it runs under `token` is asked to stop, or not wanted any more."""
+
+    token: str

@@ -1,0 +1,47 @@
+"""The machine: what a request means for a run. `(WorkflowState, Request, now)` in, an `Outcome` or a `Rejection` out.
+
+Pure: no clock, no chance, no I/O, and no change of state (that is `apply`'s alone). One file per subject; this one is the table.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from perdure.core import requests as rq
+from perdure.core.machine import activities, claims, reports, runs, signals, timers
+from perdure.core.machine.apply import apply, apply_transition
+from perdure.core.machine.outcome import Decided, Outcome
+from perdure.core.machine.targets import not_yet
+from perdure.core.state import WorkflowState
+
+__all__ = ["Decided", "Outcome", "apply", "apply_transition", "decide"]
+
+
+def decide(state: WorkflowState, request: rq.AnyRequest, now: int) -> Decided:
+    """What `request` means for the workflow id whose state this is, at `now` (microseconds). Total: every request has an answer."""
+    return _DECIDE[type(request)](state, request, now)
+
+
+def _unbuilt(what: str) -> Callable[[WorkflowState, Any, int], Decided]:
+    return lambda _state, _request, _now: not_yet(what)
+
+
+_DECIDE: dict[type, Callable[[WorkflowState, Any, int], Decided]] = {
+    rq.StartWorkflow: runs.start,
+    rq.TerminateWorkflow: runs.terminate,
+    rq.ResumeWorkflow: runs.resume,
+    rq.RunDue: runs.time_out,
+    rq.SignalWorkflow: signals.signal,
+    rq.RequestCancel: signals.cancel,
+    rq.ClaimWorkflow: claims.claim_workflow,
+    rq.ReleaseWorkflow: claims.release_workflow,
+    rq.WorkflowClaimDue: claims.claim_due,
+    rq.ClaimActivity: activities.claim_activity,
+    rq.ReleaseActivity: activities.release_activity,
+    rq.HeartbeatActivity: activities.heartbeat,
+    rq.ActivityDue: activities.activity_due,
+    rq.TimerDue: timers.timer_due,
+    rq.Report: reports.report,
+    rq.PauseWorkflow: _unbuilt("pausing a workflow"),
+    rq.UpdateWorkflow: _unbuilt("updating a workflow"),
+    rq.ResetWorkflow: _unbuilt("resetting a workflow"),
+}

@@ -1,0 +1,403 @@
+"""The only writer of state. One small function per kind of entry; each says what that entry changes and nothing else.
+
+Applying all events and notes of a workflow id in order gives its state (law `fold`); volatile entries touch volatile fields only.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from perdure.core import events as ev
+from perdure.core import notes as nt
+from perdure.core import volatile as vo
+from perdure.core.limits import LIMITS
+from perdure.core.payload import ABSENT, Payload
+from perdure.core.state import ActivityState, RunState, WorkflowState
+from perdure.core.transition import Transition
+
+Entry: TypeAlias = ev.AnyEvent | nt.AnyNote | vo.Volatile
+
+
+def apply(state: WorkflowState, entry: Entry) -> None:
+    """Change `state` as `entry` says. Entries of a run that is not the current one are the caller's mistake."""
+    _APPLY[type(entry)](state, entry)
+
+
+def apply_transition(state: WorkflowState, transition: Transition) -> None:
+    """Apply everything a transition holds, in order."""
+    for change in transition.runs:
+        for event in change.events:
+            _APPLY[type(event)](state, event)
+        for note in change.notes:
+            _APPLY[type(note)](state, note)
+
+
+def _run(state: WorkflowState) -> RunState:
+    assert state.run is not None, "an entry before the run's start"
+    return state.run
+
+
+def _size(payloads: tuple[Payload, ...]) -> int:
+    return sum(len(bytes(payload)) for payload in payloads)
+
+
+def _appended(run: RunState, event: ev.AnyEvent) -> None:
+    assert event.id == run.length + 1, f"event {event.id} after {run.length}"
+    run.length = event.id
+    if event.time > run.last_time:
+        run.last_time = event.time
+
+
+def _input(state: WorkflowState, event: Any) -> RunState:
+    run = _run(state)
+    _appended(run, event)
+    run.last_input = event.id
+    return run
+
+
+def _command(state: WorkflowState, event: ev.CommandEvent) -> RunState:
+    run = _run(state)
+    _appended(run, event)  # type: ignore[arg-type]
+    if event.based_on > run.decided:
+        run.decided = event.based_on
+        _covered(run, event.based_on)
+    return run
+
+
+def _covered(run: RunState, based_on: int) -> None:
+    if based_on <= run.covered:
+        return
+    run.covered = based_on
+    if run.unseen_signals:
+        run.unseen_signals = [signal for signal in run.unseen_signals if signal.id > based_on]
+    if run.unseen_cancels:
+        run.unseen_cancels = [cancel for cancel in run.unseen_cancels if cancel.id > based_on]
+
+
+def remember(ids: dict[str, int], key: str, time: int) -> None:
+    """Remember an id, and forget what is too old or too much; oldest first."""
+    ids.setdefault(key, time)
+    oldest_allowed = time - LIMITS.remembered_ids_age_s * 1_000_000
+    while ids:
+        oldest = next(iter(ids))
+        if len(ids) <= LIMITS.remembered_ids_max and ids[oldest] >= oldest_allowed:
+            break
+        del ids[oldest]
+
+
+# ---------------------------------------------------------------------------------------------------------------- inputs
+
+
+def _started(state: WorkflowState, event: ev.Started) -> None:
+    run = RunState(started=event, attributes=dict(event.attributes), paused=event.paused)
+    if event.paused:
+        run.status = "paused"
+    run.length = run.last_input = event.id
+    run.last_time = event.time
+    run.bytes = _size(event.input)
+    state.run = run
+    state.start_request_id = event.request_id
+
+
+def _activity_answered(
+    state: WorkflowState, event: ev.ActivityCompleted | ev.ActivityFailed | ev.ActivityTimedOut | ev.ActivityCancelled
+) -> None:
+    run = _input(state, event)
+    run.activities.pop(event.command, None)
+    if isinstance(event, ev.ActivityCompleted):
+        run.bytes += len(bytes(event.result))
+
+
+def _timer_fired(state: WorkflowState, event: ev.TimerFired) -> None:
+    _input(state, event).timers.pop(event.command, None)
+
+
+def _signal_received(state: WorkflowState, event: ev.SignalReceived) -> None:
+    run = _input(state, event)
+    run.unseen_signals.append(event)
+    run.bytes += _size(event.input)
+    if event.signal_id:
+        remember(state.signal_ids, event.signal_id, event.time)
+
+
+def _cancel_requested(state: WorkflowState, event: ev.CancelRequested) -> None:
+    run = _input(state, event)
+    run.unseen_cancels.append(event)
+    if event.request_id:
+        remember(state.cancel_ids, event.request_id, event.time)
+
+
+def _plain_input(state: WorkflowState, event: Any) -> None:
+    _input(state, event)
+
+
+# -------------------------------------------------------------------------------------------------------------- commands
+
+
+def _activity_scheduled(state: WorkflowState, event: ev.ActivityScheduled) -> None:
+    run = _command(state, event)
+    run.activities[event.id] = ActivityState(event=event)
+    run.ordinals[event.name] = event.ordinal
+    run.bytes += _size(event.input)
+
+
+def _activity_cancel_requested(state: WorkflowState, event: ev.ActivityCancelRequested) -> None:
+    activity = _command(state, event).activities.get(event.command)
+    if activity is not None:
+        activity.cancel_requested = True
+
+
+def _timer_started(state: WorkflowState, event: ev.TimerStarted) -> None:
+    _command(state, event).timers[event.id] = event
+
+
+def _timer_cancelled(state: WorkflowState, event: ev.TimerCancelled) -> None:
+    _command(state, event).timers.pop(event.command, None)
+
+
+def _attributes_set(state: WorkflowState, event: ev.AttributesSet) -> None:
+    run = _command(state, event)
+    for key, value in event.attributes.items():
+        if value is None:
+            run.attributes.pop(key, None)
+        else:
+            run.attributes[key] = value
+
+
+def _details_set(state: WorkflowState, event: ev.DetailsSet) -> None:
+    _command(state, event).details = event.details
+
+
+def _plain_command(state: WorkflowState, event: ev.CommandEvent) -> None:
+    _command(state, event)
+
+
+# --------------------------------------------------------------------------------------------------------------- closing
+
+
+def _close(run: RunState, event: Any) -> None:
+    run.closing = event
+    run.status = "continued" if isinstance(event, ev.ContinuedAsNew) else event.type
+    run.activities = {}
+    run.timers = {}
+    run.unnoted = []
+    run.quarantine = None
+    run.claim = None
+
+
+def _closed_by_code(state: WorkflowState, event: ev.ClosingEvent) -> None:
+    _close(_command(state, event), event)
+
+
+def _closed_by_engine(state: WorkflowState, event: ev.Terminated | ev.TimedOut) -> None:
+    run = _run(state)
+    _appended(run, event)
+    _close(run, event)
+
+
+# ----------------------------------------------------------------------------------------------------------------- notes
+
+
+def _noted(state: WorkflowState, note: nt.Note) -> RunState:
+    run = _run(state)
+    run.notes = note.id
+    return run
+
+
+def _activity_claimed(state: WorkflowState, note: nt.ActivityClaimed) -> None:
+    run = _noted(state, note)
+    activity = run.activities.get(note.command)
+    if activity is None:
+        return
+    _claim(activity, note)
+    activity.claim_noted = True
+    if note.command in run.unnoted:
+        run.unnoted.remove(note.command)
+
+
+def _claim(activity: ActivityState, note: nt.ActivityClaimed) -> None:
+    activity.attempt = note.attempt
+    activity.claim = note
+    activity.retry_at = 0
+    activity.beat_at = max(activity.beat_at, note.time)
+
+
+def _attempt_failed(state: WorkflowState, note: nt.AttemptFailed) -> None:
+    run = _noted(state, note)
+    activity = run.activities.get(note.command)
+    if activity is None:
+        return
+    activity.attempts_failed = note.attempt
+    activity.attempt = note.attempt + 1
+    activity.retry_at = note.retry_at
+    activity.last_failure = note.failure or activity.last_failure
+    activity.claim = None
+    activity.claim_noted = False
+    activity.beat_at = activity.lives_for = 0
+    activity.beat_details = ABSENT
+    activity.failures.append(note)
+    if len(activity.failures) > LIMITS.attempt_notes_first + LIMITS.attempt_notes_last:
+        del activity.failures[LIMITS.attempt_notes_first]
+    if note.command in run.unnoted:
+        run.unnoted.remove(note.command)
+
+
+def _heartbeat_noted(state: WorkflowState, note: nt.HeartbeatNoted) -> None:
+    activity = _noted(state, note).activities.get(note.command)
+    if activity is not None:
+        activity.heartbeat = note.details
+        activity.noted_beat_at = note.time
+
+
+def _seen(state: WorkflowState, note: nt.Seen) -> None:
+    _covered(_noted(state, note), note.based_on)
+
+
+def _quarantined(state: WorkflowState, note: nt.Quarantined) -> None:
+    run = _noted(state, note)
+    run.quarantine = note
+    run.status = "quarantined"
+    if note.build_id and note.build_id not in run.failed_builds:
+        run.failed_builds.append(note.build_id)
+
+
+def _build_refused(state: WorkflowState, note: nt.BuildRefused) -> None:
+    _noted(state, note).refused_builds[note.build_id] = note.change_id
+
+
+def _resumed(state: WorkflowState, note: nt.Resumed) -> None:
+    run = _noted(state, note)
+    run.quarantine = None
+    run.paused = False
+    run.status = "running"
+    if not note.by_build:
+        run.failed_builds = []
+        run.refused_builds = {}
+
+
+def _paused(state: WorkflowState, note: nt.Paused) -> None:
+    run = _noted(state, note)
+    run.paused = True
+    if run.quarantine is None:
+        run.status = "paused"
+
+
+def _decided_by(state: WorkflowState, note: nt.DecidedBy) -> None:
+    _noted(state, note).build_id = note.build_id
+
+
+def _plain_note(state: WorkflowState, note: nt.Note) -> None:
+    _noted(state, note)
+
+
+# -------------------------------------------------------------------------------------------------------------- volatile
+
+
+def _claim_held(state: WorkflowState, entry: vo.WorkflowClaimHeld) -> None:
+    _run(state).claim = entry.claim
+
+
+def _claim_ended(state: WorkflowState, _entry: vo.WorkflowClaimEnded) -> None:
+    _run(state).claim = None
+
+
+def _close_refused(state: WorkflowState, _entry: vo.CloseRefused) -> None:
+    _run(state).close_refusals += 1
+
+
+def _seen_to(state: WorkflowState, entry: vo.SeenTo) -> None:
+    run = _run(state)
+    run.seen = max(run.seen, entry.based_on)
+
+
+def _claim_unnoted(state: WorkflowState, entry: vo.ClaimUnnoted) -> None:
+    run = _run(state)
+    activity = run.activities[entry.note.command]
+    _claim(activity, entry.note)
+    activity.lives_for = entry.lives_for
+    run.unnoted.append(entry.note.command)
+
+
+def _claim_life(state: WorkflowState, entry: vo.ClaimLife) -> None:
+    activity = _run(state).activities.get(entry.command)
+    if activity is not None:
+        activity.lives_for = entry.lives_for
+
+
+def _claim_released(state: WorkflowState, entry: vo.ClaimReleased) -> None:
+    run = _run(state)
+    activity = run.activities[entry.command]
+    activity.claim = None
+    activity.beat_at = activity.lives_for = 0
+    if entry.command in run.unnoted:
+        run.unnoted.remove(entry.command)
+
+
+def _beat(state: WorkflowState, entry: vo.Beat) -> None:
+    activity = _run(state).activities[entry.command]
+    activity.beat_at = entry.at
+    if bytes(entry.details):
+        activity.beat_details = entry.details
+
+
+def _held_warm(state: WorkflowState, entry: vo.HeldWarm) -> None:
+    _run(state).sticky = entry.worker
+
+
+_APPLY: dict[type, Callable[[WorkflowState, Any], None]] = {
+    ev.Started: _started,
+    ev.ActivityCompleted: _activity_answered,
+    ev.ActivityFailed: _activity_answered,
+    ev.ActivityTimedOut: _activity_answered,
+    ev.ActivityCancelled: _activity_answered,
+    ev.TimerFired: _timer_fired,
+    ev.SignalReceived: _signal_received,
+    ev.ChildStarted: _plain_input,
+    ev.ChildStartFailed: _plain_input,
+    ev.ChildClosed: _plain_input,
+    ev.ExternalSignalDelivered: _plain_input,
+    ev.ExternalSignalFailed: _plain_input,
+    ev.ExternalCancelDelivered: _plain_input,
+    ev.ExternalCancelFailed: _plain_input,
+    ev.CancelRequested: _cancel_requested,
+    ev.Reset: _plain_input,
+    ev.ActivityScheduled: _activity_scheduled,
+    ev.ActivityCancelRequested: _activity_cancel_requested,
+    ev.TimerStarted: _timer_started,
+    ev.TimerCancelled: _timer_cancelled,
+    ev.VersionMarked: _plain_command,
+    ev.SideEffectRecorded: _plain_command,
+    ev.ChildRequested: _plain_command,
+    ev.ChildCancelRequested: _plain_command,
+    ev.ExternalSignalRequested: _plain_command,
+    ev.ExternalCancelRequested: _plain_command,
+    ev.AttributesSet: _attributes_set,
+    ev.DetailsSet: _details_set,
+    ev.UpdateAccepted: _plain_command,
+    ev.UpdateCompleted: _plain_command,
+    ev.UpdateFailed: _plain_command,
+    ev.Completed: _closed_by_code,
+    ev.Failed: _closed_by_code,
+    ev.Cancelled: _closed_by_code,
+    ev.ContinuedAsNew: _closed_by_code,
+    ev.Terminated: _closed_by_engine,
+    ev.TimedOut: _closed_by_engine,
+    nt.ActivityClaimed: _activity_claimed,
+    nt.AttemptFailed: _attempt_failed,
+    nt.HeartbeatNoted: _heartbeat_noted,
+    nt.Seen: _seen,
+    nt.Quarantined: _quarantined,
+    nt.BuildRefused: _build_refused,
+    nt.Resumed: _resumed,
+    nt.Paused: _paused,
+    nt.SignalSetAside: _plain_note,
+    nt.DecidedBy: _decided_by,
+    vo.WorkflowClaimHeld: _claim_held,
+    vo.WorkflowClaimEnded: _claim_ended,
+    vo.CloseRefused: _close_refused,
+    vo.SeenTo: _seen_to,
+    vo.ClaimUnnoted: _claim_unnoted,
+    vo.ClaimLife: _claim_life,
+    vo.ClaimReleased: _claim_released,
+    vo.Beat: _beat,
+    vo.HeldWarm: _held_warm,
+}

@@ -1,0 +1,105 @@
+"""Workflow claims: who may decide for a run. Volatile: the decision fence is what keeps histories right, claims only spare work."""
+
+from perdure.core.machine.outcome import Decided, Draft, only
+from perdure.core.machine.targets import current_run
+from perdure.core.notes import BuildRefused, Quarantined
+from perdure.core.replies import NotWanted, Taken, WorkflowClaimed
+from perdure.core.requests import ClaimWorkflow, ReleaseWorkflow, WorkflowClaimDue
+from perdure.core.state import RunState, WorkflowClaim, WorkflowState
+from perdure.core.volatile import HeldWarm, WorkflowClaimEnded, WorkflowClaimHeld
+
+
+def claim_workflow(state: WorkflowState, request: ClaimWorkflow, now: int) -> Decided:
+    run = current_run(state, request)
+    reason = _why_not(run, request)
+    if run is None or reason:
+        return only(NotWanted(reason=reason))
+    draft = Draft(state, run, now)
+    hold(draft, request.token, request.worker, request.build_id, request.lives_for)
+    return draft.outcome(
+        WorkflowClaimed(
+            token=request.token,
+            length=run.length,
+            decided=run.decided,
+            covered=run.seen_to,
+            status=run.status,
+            started=run.started,
+            history_bytes=run.bytes,
+        )
+    )
+
+
+def _why_not(run: RunState | None, request: ClaimWorkflow) -> str:
+    if run is None:
+        return "the run is closed or gone"
+    if not run.wants_decision:
+        return "paused" if run.paused else "nothing new to decide"
+    if run.claim is not None:
+        return "claimed by another worker"
+    return build_fault(run, request.build_id)
+
+
+def build_fault(run: RunState, build_id: str) -> str:
+    """Why a build is not offered the run, or nothing."""
+    if build_id in run.failed_builds:
+        return f"build {build_id} failed on this run"
+    if build_id in run.refused_builds:
+        return f"build {build_id} is older than this run"
+    return ""
+
+
+def hold(draft: Draft, token: str, worker: str, build_id: str, lives_for: int) -> None:
+    """Give `worker` the claim, and wake the owner when it could be lost."""
+    claim = WorkflowClaim(token=token, worker=worker, build_id=build_id, since=draft.now, lives_for=lives_for)
+    draft.volatile.append(WorkflowClaimHeld(claim))
+    if lives_for:
+        run = draft.run
+        due = WorkflowClaimDue(
+            namespace=draft.state.namespace, workflow_id=draft.state.workflow_id, run_id=run.run_id, token=token
+        )
+        draft.wake(draft.now + lives_for, due)
+
+
+def claim_due(state: WorkflowState, request: WorkflowClaimDue, now: int) -> Decided:
+    """A workflow claim that showed no decision for its period is lost; the run is offered again."""
+    run = current_run(state, request)
+    if run is None or run.claim is None or run.claim.token != request.token or not run.claim.lives_for:
+        return only(Taken(duplicate=True))
+    draft = Draft(state, run, now)
+    due = run.claim.since + run.claim.lives_for
+    if now < due:
+        draft.wake(due, request)
+    else:
+        draft.volatile += [WorkflowClaimEnded(), HeldWarm("")]
+    return draft.outcome(Taken(run_id=run.run_id))
+
+
+def release_workflow(state: WorkflowState, request: ReleaseWorkflow, now: int) -> Decided:
+    run = current_run(state, request)
+    if run is None or run.claim is None or run.claim.token != request.token:
+        return only(Taken(duplicate=True))
+    draft = Draft(state, run, now)
+    draft.volatile += [WorkflowClaimEnded(), HeldWarm("")]
+    if request.why == "nondeterminism":
+        draft.note(
+            Quarantined(
+                id=draft.next_note,
+                time=draft.time,
+                after=draft.length,
+                reason=request.reason,
+                build_id=request.build_id,
+                expected=request.expected,
+                found=request.found,
+            )
+        )
+    elif request.why == "old_build":
+        draft.note(
+            BuildRefused(
+                id=draft.next_note,
+                time=draft.time,
+                after=draft.length,
+                build_id=request.build_id,
+                change_id=request.change_id,
+            )
+        )
+    return draft.outcome(Taken(run_id=run.run_id))

@@ -1,0 +1,50 @@
+"""What happens to a run that outgrows its limits: it fails, with a failure that names the limit, its value and the setting."""
+
+from perdure.core.events import Failed, is_input
+from perdure.core.failure import Failure
+from perdure.core.limits import LIMITS
+from perdure.core.machine.outcome import Draft
+from perdure.core.machine.runs import notify_closed
+
+
+def limit_failure(message: str) -> Failure:
+    return Failure(type="LimitExceeded", message=message, module="perdure.core.errors", qualname="LimitExceeded", non_retryable=True)
+
+
+def fail_run(draft: Draft, message: str) -> None:
+    """Close the run here. `at` 0: no code asked for it, and replay does not expect it to."""
+    draft.add(
+        Failed(
+            id=draft.next_id,
+            time=draft.time,
+            at=0,
+            based_on=draft.run.covered,
+            failure=limit_failure(message),
+            unseen_signals=len(draft.run.unseen_signals),
+        )
+    )
+    notify_closed(draft)
+
+
+def fail_if_too_long(draft: Draft) -> None:
+    """Fail the run when its history reached the limit and it is not closing anyway."""
+    limit = draft.run.started.limits.history_max
+    if draft.length < limit or draft.changes or not draft.events:
+        return
+    last = draft.events[-1]
+    if not is_input(last) and last.type in {"completed", "failed", "cancelled", "continued_as_new", "terminated", "timed_out"}:
+        return
+    fail_run(
+        draft,
+        f"history holds {draft.length} events; the limit (history_events_max) is {limit}: "
+        "continue as new before (see workflow.info().continue_as_new_suggested)",
+    )
+
+
+def too_large(commands: int, size: int) -> str | None:
+    """Why a decision of so many commands and payload bytes fails its run, or None."""
+    if commands > LIMITS.decision_commands_max:
+        return f"one decision holds {commands} commands; the limit (decision_commands_max) is {LIMITS.decision_commands_max}"
+    if size > LIMITS.decision_bytes_max:
+        return f"one decision holds {size} payload bytes; the limit (decision_bytes_max) is {LIMITS.decision_bytes_max}"
+    return None

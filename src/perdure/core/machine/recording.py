@@ -1,0 +1,165 @@
+"""From a command to the event that records it. One small function per kind; kinds whose behaviour is not built are refused before."""
+
+from collections.abc import Callable
+from typing import Any
+
+from perdure.core import commands as cm
+from perdure.core import events as ev
+from perdure.core.machine.activities import cancel_unclaimed, due
+from perdure.core.machine.outcome import Draft
+from perdure.core.payload import Payload
+from perdure.core.requests import TimerDue
+
+
+class Recorder:
+    """Records the commands of one report, resolving what they refer to and counting activities by name."""
+
+    __slots__ = ("draft", "ordinals", "placed", "scheduled", "size")
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self.placed: list[int] = []
+        """Event numbers of the commands of this report, in order."""
+        self.scheduled: list[ev.ActivityScheduled] = []
+        self.ordinals: dict[str, int] = {}
+        self.size = 0
+
+    def record(self, command: cm.AnyCommand, based_on: int) -> None:
+        """Append the event of `command`; raises KeyError for a kind that is not built yet (see `unbuilt`)."""
+        self.placed.append(self.draft.next_id)
+        _RECORD[type(command)](self, command, based_on)
+
+    def target(self, target: int) -> int:
+        """Event number of a command referred to: its number, or minus its place in this report."""
+        return target if target > 0 else self.placed[-target - 1]
+
+    def ordinal(self, name: str) -> int:
+        known = self.ordinals.get(name)
+        if known is None:
+            known = self.draft.run.ordinals.get(name, 0)
+        self.ordinals[name] = known + 1
+        return known + 1
+
+
+def unbuilt(command: cm.AnyCommand) -> bool:
+    """True for kinds that have a name but no behaviour yet."""
+    return type(command) not in _RECORD
+
+
+def payload_bytes(payloads: tuple[Payload, ...]) -> int:
+    return sum(len(bytes(payload)) for payload in payloads)
+
+
+def _schedule(recorder: Recorder, command: cm.ScheduleActivity, based_on: int) -> None:
+    draft = recorder.draft
+    event = ev.ActivityScheduled(
+        id=draft.next_id,
+        time=draft.time,
+        at=command.at,
+        based_on=based_on,
+        name=command.name,
+        ordinal=recorder.ordinal(command.name),
+        input=command.input,
+        keywords=command.keywords,
+        queue=command.queue,
+        retry=command.retry,
+        start_to_close=command.start_to_close,
+        schedule_to_close=command.schedule_to_close,
+        schedule_to_start=command.schedule_to_start,
+        heartbeat=command.heartbeat,
+        local=command.local,
+        process=command.process,
+        priority=command.priority,
+        summary=command.summary,
+        idempotency_key=command.idempotency_key,
+        on_cancel=command.on_cancel,
+    )
+    draft.add(event)
+    recorder.scheduled.append(event)
+    recorder.size += payload_bytes(event.input)
+    if event.schedule_to_close:
+        draft.wake(event.time + event.schedule_to_close, due(draft, event.id, 1, "schedule_to_close"))
+    if event.schedule_to_start:
+        draft.wake(event.time + event.schedule_to_start, due(draft, event.id, 1, "schedule_to_start"))
+
+
+def _cancel_activity(recorder: Recorder, command: cm.CancelActivity, based_on: int) -> None:
+    draft = recorder.draft
+    target = recorder.target(command.target)
+    draft.add(
+        ev.ActivityCancelRequested(
+            id=draft.next_id, time=draft.time, at=command.at, based_on=based_on, command=target
+        )
+    )
+    activity = draft.run.activities.get(target)
+    if activity is not None:
+        cancel_unclaimed(draft, activity)
+        return
+    for event in recorder.scheduled:
+        if event.id == target:
+            recorder.scheduled.remove(event)
+            draft.add(ev.ActivityCancelled(id=draft.next_id, time=draft.time, command=target))
+            return
+
+
+def _start_timer(recorder: Recorder, command: cm.StartTimer, based_on: int) -> None:
+    draft = recorder.draft
+    event = ev.TimerStarted(
+        id=draft.next_id,
+        time=draft.time,
+        at=command.at,
+        based_on=based_on,
+        delay=command.delay,
+        due=draft.time + command.delay,
+        summary=command.summary,
+    )
+    draft.add(event)
+    state = draft.state
+    draft.wake(
+        event.due,
+        TimerDue(
+            namespace=state.namespace, workflow_id=state.workflow_id, run_id=draft.run.started.run_id, command=event.id
+        ),
+    )
+
+
+def _cancel_timer(recorder: Recorder, command: cm.CancelTimer, based_on: int) -> None:
+    draft = recorder.draft
+    target = recorder.target(command.target)
+    draft.add(
+        ev.TimerCancelled(id=draft.next_id, time=draft.time, at=command.at, based_on=based_on, command=target)
+    )
+
+
+def _mark_version(recorder: Recorder, command: cm.MarkVersion, based_on: int) -> None:
+    draft = recorder.draft
+    draft.add(
+        ev.VersionMarked(
+            id=draft.next_id,
+            time=draft.time,
+            at=command.at,
+            based_on=based_on,
+            change_id=command.change_id,
+            version=command.version,
+        )
+    )
+
+
+def _side_effect(recorder: Recorder, command: cm.RecordSideEffect, based_on: int) -> None:
+    draft = recorder.draft
+    draft.add(
+        ev.SideEffectRecorded(
+            id=draft.next_id, time=draft.time, at=command.at, based_on=based_on, result=command.result
+        )
+    )
+    recorder.size += len(bytes(command.result))
+
+
+_RECORD: dict[type, Callable[[Recorder, Any, int], None]] = {
+    cm.ScheduleActivity: _schedule,
+    cm.CancelActivity: _cancel_activity,
+    cm.StartTimer: _start_timer,
+    cm.CancelTimer: _cancel_timer,
+    cm.MarkVersion: _mark_version,
+    cm.RecordSideEffect: _side_effect,
+}

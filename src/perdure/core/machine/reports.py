@@ -1,0 +1,283 @@
+"""Reports: facts and the decisions that followed them, judged so that racing costs a commit but never order.
+
+Facts are judged alone, by their own claim. Commands before the first fact follow the decision fence. Commands after a fact are accepted
+only if the fact was, at the time its worker fed it, and nothing but this report's own events came after `based_on`; else they are cut
+there. Proven on the models in tests/property; the paragraphs "Fused reports" and "Closing" of ARCHITECTURE.md say why.
+"""
+
+from perdure.core.commands import ContinueAsNew
+from perdure.core.events import ActivityCompleted
+from perdure.core.limits import LIMITS
+from perdure.core.machine.activities import attempt_failed, granted, task_of
+from perdure.core.machine.claims import hold
+from perdure.core.machine.closing import close, may_close
+from perdure.core.machine.limiting import fail_if_too_long, fail_run, too_large
+from perdure.core.machine.outcome import Decided, Draft, Outcome, only
+from perdure.core.machine.recording import Recorder, unbuilt
+from perdure.core.machine.targets import current_run, not_yet
+from perdure.core.notes import ActivityClaimed, DecidedBy, SignalSetAside
+from perdure.core.replies import ActivityClaim, Rejection, Reported
+from perdure.core.requests import ActivityErred, ActivitySucceeded, Commands, Report
+from perdure.core.state import ActivityState, RunState, WorkflowState
+from perdure.core.volatile import ClaimLife, CloseRefused, HeldWarm, SeenTo, WorkflowClaimEnded
+
+AHEAD = int(LIMITS.fused_ahead_s * 1_000_000)
+
+
+def report(state: WorkflowState, request: Report, now: int) -> Decided:
+    run = current_run(state, request)
+    if run is None:
+        facts = sum(1 for step in request.steps if type(step) is not Commands)
+        return only(Reported(accepted=False, length=0, decided=0, covered=0, closed=True, facts_dropped=facts))
+    if (refusal := _malformed(request)) is not None:
+        return refusal
+    return _Judge(state, run, request, now).judge()
+
+
+def _malformed(request: Report) -> Rejection | None:
+    """What the machine will not even look at: kinds without behaviour yet, and reports no worker should make."""
+    for step in request.steps:
+        if type(step) is Commands:
+            for command in step.commands:
+                if unbuilt(command):
+                    return not_yet(f"the command {command.type}")
+    if type(request.closing) is ContinueAsNew and not request.next_run_id:
+        return Rejection(code="INVALID_ARGUMENT", message="continue-as-new needs a run id for the successor")
+    return None
+
+
+class _Judge:
+    """Goes through one report step by step."""
+
+    __slots__ = (
+        "accepted",
+        "cut",
+        "draft",
+        "drifted",
+        "dropped",
+        "ended",
+        "exact",
+        "fence",
+        "has_facts",
+        "last",
+        "recorder",
+        "refused",
+        "report",
+        "right",
+        "run",
+        "seen",
+    )
+
+    def __init__(self, state: WorkflowState, run: RunState, request: Report, now: int) -> None:
+        self.run = run
+        self.report = request
+        self.draft = Draft(state, run, now)
+        self.recorder = Recorder(self.draft)
+        self.exact = run.length == request.based_on
+        self.right = run.claim is not None and bool(request.token) and run.claim.token == request.token
+        self.fence = run.decided == request.decided and 0 < request.based_on <= run.length
+        self.cut = False
+        self.drifted = False
+        self.has_facts = False
+        self.accepted = True
+        self.refused = False
+        self.last = request.based_on
+        self.seen = 0
+        self.dropped = 0
+        self.ended: set[int] = set()
+
+    def judge(self) -> Outcome:
+        for step in self.report.steps:
+            if type(step) is Commands:
+                self._commands(step)
+            elif type(step) is ActivitySucceeded:
+                self._succeeded(step)
+            else:
+                self._erred(step)
+        if self.report.closing is not None:
+            self._closing()
+        elif self.recorder.placed and (why := too_large(len(self.recorder.placed), self.recorder.size)):
+            fail_run(self.draft, why)
+        fail_if_too_long(self.draft)
+        return self._outcome()
+
+    # ------------------------------------------------------------------------------------------------------------ steps
+
+    def _may_decide(self) -> bool:
+        """Commands before a fact need the claim and the fence; after one, an exact prefix and the fact as it was fed."""
+        if self.cut or not self.fence:
+            return False
+        return self.exact if self.has_facts else self.right
+
+    def _commands(self, step: Commands) -> None:
+        if not self.has_facts and not step.commands and not self.right:
+            return
+        if not self._may_decide():
+            self.cut = True
+            self.accepted = False
+            return
+        if not step.commands:
+            self.seen = self.last
+            return
+        based_on, before = self.last, self.draft.length
+        for command in step.commands:
+            self.recorder.record(command, based_on)
+        if self.draft.length != before + len(step.commands):
+            self.drifted = True  # a cancel was answered at once: facts that follow are not where their worker thinks
+
+    def _claimed(self, fact: ActivitySucceeded | ActivityErred) -> ActivityState | None:
+        activity = self.run.activities.get(fact.command)
+        if activity is None or fact.command in self.ended or activity.claim is None or activity.claim.token != fact.token:
+            self.dropped += 1
+            self.cut = True
+            return None
+        return activity
+
+    def _succeeded(self, fact: ActivitySucceeded) -> None:
+        activity = self._claimed(fact)
+        fed_exactly = not self.cut and self.exact and self.fence and not self.drifted
+        self.has_facts = True
+        if activity is None:
+            return
+        draft = self.draft
+        good = fed_exactly and bool(fact.fed_at) and self._last_time() <= fact.fed_at <= draft.now + AHEAD
+        if good:
+            draft.time = fact.fed_at
+        draft.add(
+            ActivityCompleted(
+                id=draft.next_id, time=draft.time, command=fact.command, result=fact.result, attempt=activity.attempt
+            )
+        )
+        if draft.time < draft.now:
+            draft.time = draft.now
+        self.ended.add(fact.command)
+        self.last = draft.length
+        if not good:
+            self.cut = True
+
+    def _last_time(self) -> int:
+        return self.draft.events[-1].time if self.draft.events else self.run.last_time
+
+    def _erred(self, fact: ActivityErred) -> None:
+        activity = self._claimed(fact)
+        self.has_facts = True
+        if activity is None:
+            return
+        attempt_failed(self.draft, activity, fact.failure, fact.kind, cancelled=fact.cancelled)
+        self.ended.add(fact.command)
+        self.last = self.draft.length
+        self.cut = True
+
+    def _closing(self) -> None:
+        if not self._may_decide():
+            self.cut = True
+            self.accepted = False
+        elif not self.has_facts and not may_close(self.draft, self.report, LIMITS.close_refusals_max):
+            self.refused = True
+            self.draft.volatile.append(CloseRefused())
+        else:
+            close(self.draft, self.report, self.last)
+
+    # ----------------------------------------------------------------------------------------------------------- outcome
+
+    def _outcome(self) -> Outcome:
+        draft, run, report = self.draft, self.run, self.report
+        closed = bool(draft.changes) or (bool(draft.events) and draft.events[-1].type in _CLOSED)
+        if self.seen and not closed:
+            draft.volatile.append(SeenTo(self.seen))
+        decided = self._decided()
+        covered = max(run.seen_to, decided, self.seen)
+        if (decided != run.decided or self.seen) and not draft.changes:
+            self._note_build()
+        if report.notes and self.accepted and not draft.changes:
+            self._note_set_aside()
+        activities: tuple[ActivityClaim, ...] = ()
+        length = draft.length
+        if closed:
+            length = 0
+        elif self.recorder.scheduled:
+            activities = self._dispatch()
+        reply = Reported(
+            accepted=self.accepted,
+            length=length,
+            decided=decided,
+            covered=covered,
+            close_refused=self.refused,
+            closed=closed,
+            history_bytes=run.bytes + self.recorder.size,
+            activities=activities,
+            facts_dropped=self.dropped,
+        )
+        if not closed:
+            self._settle_claim(reply, covered)
+        return draft.outcome(reply)
+
+    def _decided(self) -> int:
+        for event in reversed(self.draft.events):
+            based_on = getattr(event, "based_on", 0)
+            if based_on:
+                return max(based_on, self.run.decided)
+        return self.run.decided
+
+    def _note_build(self) -> None:
+        draft = self.draft
+        if self.run.quarantine is not None:
+            draft.resume(by_build=self.report.build_id)
+        if self.run.build_id != self.report.build_id and (draft.events or draft.notes):
+            draft.note(
+                DecidedBy(id=draft.next_note, time=draft.time, after=draft.length, build_id=self.report.build_id)
+            )
+
+    def _note_set_aside(self) -> None:
+        draft = self.draft
+        for aside in self.report.notes:
+            draft.note(
+                SignalSetAside(
+                    id=draft.next_note, time=draft.time, after=draft.length, command=aside.command, message=aside.message
+                )
+            )
+
+    def _dispatch(self) -> tuple[ActivityClaim, ...]:
+        """Hand the reporting worker what it has room for, claims riding in this commit; the rest goes to the broker."""
+        draft, report = self.draft, self.report
+        claims: list[ActivityClaim] = []
+        room = report.room
+        for scheduled in self.recorder.scheduled:
+            queue = scheduled.queue or self.run.started.queue
+            if room <= len(claims) or queue not in report.queues:
+                draft.tasks.append(task_of(draft.state, self.run, scheduled, 1))
+                continue
+            note = ActivityClaimed(
+                id=draft.next_note,
+                time=draft.time,
+                after=draft.length,
+                command=scheduled.id,
+                attempt=1,
+                worker=report.worker,
+                token=f"{report.nonce}.{scheduled.id}",
+                incarnation=report.incarnation,
+            )
+            draft.note(note)
+            if report.lives_for:
+                draft.volatile.append(ClaimLife(scheduled.id, report.lives_for))
+            claims.append(granted(draft, scheduled, note, None, report.lives_for))
+        return tuple(claims)
+
+    def _settle_claim(self, reply: Reported, covered: int) -> None:
+        """Whoever reported in full and has more to feed keeps (or gets) the claim; else it ends."""
+        run, report, draft = self.run, self.report, self.draft
+        last_input = max((e.id for e in draft.events if not getattr(e, "based_on", 0)), default=run.last_input)
+        more = self.refused or (last_input > covered and not run.paused)
+        warm = report.based_on > 0 and self.accepted
+        free = run.claim is None or self.right
+        if warm and more and free:
+            reply.token = report.token or f"{report.nonce}.w"
+            hold(draft, reply.token, report.worker, report.build_id, report.lives_for)
+        elif self.right:
+            draft.volatile.append(WorkflowClaimEnded())
+        holder = report.worker if warm else ("" if run.sticky == report.worker else run.sticky)
+        if holder != run.sticky:
+            draft.volatile.append(HeldWarm(holder))
+
+
+_CLOSED = frozenset({"completed", "failed", "cancelled", "continued_as_new", "terminated", "timed_out"})

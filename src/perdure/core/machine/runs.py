@@ -1,0 +1,185 @@
+"""How runs begin, and how they end from outside: start, terminate, run timeout, pause and resume."""
+
+from perdure.core.events import CancelRequested, SignalReceived, Started, Terminated, TimedOut
+from perdure.core.limits import LIMITS
+from perdure.core.machine.outcome import Decided, Draft, only
+from perdure.core.machine.targets import current_run, open_run
+from perdure.core.notes import Resumed
+from perdure.core.replies import Rejection, RunStarted, Taken
+from perdure.core.requests import RunDue, ResumeWorkflow, StartWorkflow, TerminateWorkflow
+from perdure.core.state import RunState, WorkflowState
+from perdure.core.tasks import CancelNotice
+
+
+def start(state: WorkflowState, request: StartWorkflow, now: int) -> Decided:
+    """Start a run, or find that the id's run answers the request already."""
+    run = state.run
+    if run is not None and state.start_request_id == request.request_id:
+        return only(RunStarted(run_id=run.run_id))
+    signal = request.signal
+    if run is not None and signal is not None and signal.signal_id in state.signal_ids:
+        return only(RunStarted(run_id=run.run_id, attached=True))
+    if run is not None and run.is_open:
+        return _meet_open(state, run, request, now)
+    if run is not None and (refusal := _refuse_reuse(state, run, request)) is not None:
+        return refusal
+    draft = Draft(state, run or _no_run(request, now), now)
+    begin(draft, _started(request, max(now, draft.time)), request)
+    return draft.outcome(RunStarted(run_id=request.run_id))
+
+
+def _no_run(request: StartWorkflow, now: int) -> RunState:
+    return RunState(started=_started(request, now))
+
+
+def _meet_open(state: WorkflowState, run: RunState, request: StartWorkflow, now: int) -> Decided:
+    if request.on_conflict == "attach":
+        if request.signal is None:
+            return only(RunStarted(run_id=run.run_id, attached=True))
+        if len(run.unseen_signals) >= LIMITS.signals_unread_max:
+            return unread_limit(state)
+        draft = Draft(state, run, now)
+        signal = request.signal
+        draft.add(
+            SignalReceived(
+                id=draft.next_id,
+                time=draft.time,
+                name=signal.name,
+                input=signal.input,
+                keywords=signal.keywords,
+                signal_id=signal.signal_id,
+            )
+        )
+        return draft.outcome(RunStarted(run_id=run.run_id, attached=True))
+    if request.on_conflict == "terminate":
+        draft = Draft(state, run, now)
+        reason = f"replaced by a start of run {request.run_id}"
+        _end(draft, Terminated(id=draft.next_id, time=draft.time, reason=reason, unseen_signals=len(run.unseen_signals)))
+        begin(draft, _started(request, draft.time), request)
+        return draft.outcome(RunStarted(run_id=request.run_id))
+    return _already(state, run, "is running")
+
+
+def unread_limit(state: WorkflowState) -> Rejection:
+    limit = LIMITS.signals_unread_max
+    return Rejection(
+        code="LIMIT_EXCEEDED",
+        message=f"workflow {state.workflow_id!r} has {limit} unread signals; the limit (signals_unread_max) is {limit}",
+    )
+
+
+def _already(state: WorkflowState, run: RunState, how: str) -> Rejection:
+    return Rejection(
+        code="WORKFLOW_ALREADY_STARTED",
+        message=f"workflow {state.workflow_id!r} {how} (run {run.run_id})",
+        fields={"run_id": run.run_id},
+    )
+
+
+def _refuse_reuse(state: WorkflowState, run: RunState, request: StartWorkflow) -> Rejection | None:
+    if request.reuse == "never":
+        return _already(state, run, f"has {run.status} and its id may not be used again (reuse='never')")
+    if request.reuse == "failed" and run.status in {"completed", "continued"}:
+        return _already(state, run, f"has {run.status} and its id may only be used again after a failure (reuse='failed')")
+    return None
+
+
+def _started(request: StartWorkflow, time: int) -> Started:
+    return Started(
+        id=1,
+        time=time,
+        workflow_type=request.workflow_type,
+        queue=request.queue,
+        run_id=request.run_id,
+        seed=request.seed,
+        input=request.input,
+        keywords=request.keywords,
+        request_id=request.request_id,
+        timeout=request.timeout,
+        memo=request.memo,
+        attributes=request.attributes,
+        attribute_datetimes=request.attribute_datetimes,
+        origin=request.origin,
+        priority=request.priority,
+    )
+
+
+def begin(draft: Draft, started: Started, request: StartWorkflow | None = None, carried: "list[SignalReceived | CancelRequested] | None" = None) -> None:
+    """Open a run in `draft`: its first event, and the first things it is told."""
+    draft.succeed(started)
+    if request is not None and request.signal is not None:
+        signal = request.signal
+        draft.add(
+            SignalReceived(
+                id=2,
+                time=started.time,
+                name=signal.name,
+                input=signal.input,
+                keywords=signal.keywords,
+                signal_id=signal.signal_id,
+            )
+        )
+    for event in carried or ():
+        draft.add(event)
+    if started.timeout:
+        due = RunDue(namespace=draft.state.namespace, workflow_id=draft.state.workflow_id, run_id=started.run_id)
+        draft.wake(started.time + started.timeout, due)
+
+
+def _end(draft: Draft, event: Terminated | TimedOut) -> None:
+    draft.add(event)
+    notify_closed(draft)
+
+
+def notify_closed(draft: Draft) -> None:
+    """Tell workers whose activities nobody waits for any more."""
+    for activity in draft.run.activities.values():
+        if activity.claim is not None:
+            draft.cancels.append((activity.claim.worker, CancelNotice(token=activity.claim.token)))
+
+
+def terminate(state: WorkflowState, request: TerminateWorkflow, now: int) -> Decided:
+    run = state.run
+    if run is not None and request.request_id and isinstance(run.closing, Terminated):
+        if run.closing.request_id == request.request_id:
+            return only(Taken(run_id=run.run_id, duplicate=True))
+    found = open_run(state, request.run_id)
+    if isinstance(found, Rejection):
+        return found
+    draft = Draft(state, found, now)
+    _end(
+        draft,
+        Terminated(
+            id=draft.next_id,
+            time=draft.time,
+            reason=request.reason,
+            request_id=request.request_id,
+            unseen_signals=len(found.unseen_signals),
+        ),
+    )
+    return draft.outcome(Taken(run_id=found.run_id))
+
+
+def time_out(state: WorkflowState, request: RunDue, now: int) -> Decided:
+    run = current_run(state, request)
+    if run is None or not run.started.timeout:
+        return only(Taken(duplicate=True))
+    due = run.started.time + run.started.timeout
+    draft = Draft(state, run, now)
+    if now < due:
+        draft.wake(due, request)
+        return draft.outcome(Taken(run_id=run.run_id))
+    _end(draft, TimedOut(id=draft.next_id, time=draft.time, unseen_signals=len(run.unseen_signals)))
+    return draft.outcome(Taken(run_id=run.run_id))
+
+
+def resume(state: WorkflowState, request: ResumeWorkflow, now: int) -> Decided:
+    """End quarantine, forget which builds failed or were too old, and offer the run again."""
+    found = open_run(state, request.run_id)
+    if isinstance(found, Rejection):
+        return found
+    if found.quarantine is None and not found.failed_builds and not found.refused_builds and not found.paused:
+        return only(Taken(run_id=found.run_id, duplicate=True))
+    draft = Draft(state, found, now)
+    draft.note(Resumed(id=draft.next_note, time=draft.time, after=draft.length, reason=request.reason))
+    return draft.outcome(Taken(run_id=found.run_id))

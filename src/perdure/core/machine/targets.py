@@ -1,0 +1,46 @@
+"""Finding the run a request speaks of, and the words with which it is told that there is none."""
+
+from perdure.core.replies import Rejection
+from perdure.core.requests import AnyRequest
+from perdure.core.state import RunState, WorkflowState
+
+
+def not_found(state: WorkflowState, run_id: str = "") -> Rejection:
+    which = f"run {run_id} of workflow {state.workflow_id!r}" if run_id else f"workflow {state.workflow_id!r}"
+    return Rejection(code="NOT_FOUND", message=f"{which} does not exist in namespace {state.namespace!r}")
+
+
+def closed(run: RunState, workflow_id: str) -> Rejection:
+    return Rejection(
+        code="WORKFLOW_CLOSED",
+        message=f"workflow {workflow_id!r} is closed (run {run.run_id}, {run.status})",
+        fields={"run_id": run.run_id},
+    )
+
+
+def not_yet(what: str) -> Rejection:
+    return Rejection(code="INVALID_ARGUMENT", message=f"{what} is not available in this version of perdure")
+
+
+def open_run(state: WorkflowState, run_id: str) -> RunState | Rejection:
+    """The open run a client means; with no `run_id`, the current one."""
+    run = state.run
+    if run is None:
+        return not_found(state)
+    if run_id and run_id != run.run_id:
+        return Rejection(
+            code="WORKFLOW_CLOSED",
+            message=f"run {run_id} of workflow {state.workflow_id!r} is not its current run ({run.run_id})",
+            fields={"run_id": run.run_id},
+        )
+    if run.closing is not None:
+        return closed(run, state.workflow_id)
+    return run
+
+
+def current_run(state: WorkflowState, request: AnyRequest) -> RunState | None:
+    """The open run a worker or the engine means, or None when it is gone."""
+    run = state.run
+    if run is None or run.closing is not None or run.started.run_id != request.run_id:  # type: ignore[union-attr]
+        return None
+    return run

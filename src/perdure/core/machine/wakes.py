@@ -1,0 +1,92 @@
+"""Law `woken`: what must bring an open run forward, read off its state alone.
+
+The engine asks at start-up (everything) and in its sweeps (what should have happened by now).
+"""
+
+from perdure.core.machine.activities import task_of
+from perdure.core.machine.outcome import Waker
+from perdure.core.requests import ActivityDue, RunDue, TimerDue, WorkflowClaimDue
+from perdure.core.state import ActivityState, RunState, WorkflowState
+from perdure.core.tasks import Task
+
+
+def workflow_task(state: WorkflowState, run: RunState) -> Task:
+    """The pointer to a run that has something to decide."""
+    return Task(
+        namespace=state.namespace,
+        workflow_id=state.workflow_id,
+        run_id=run.started.run_id,
+        queue=run.started.queue,
+        sticky=run.sticky,
+        priority=run.started.priority,
+    )
+
+
+def tasks_of(state: WorkflowState, now: int) -> list[Task]:
+    """Every task that should be with a worker or on its way to one at `now`."""
+    run = state.run
+    if run is None or run.closing is not None:
+        return []
+    tasks = [
+        task_of(state, run, activity.event, activity.attempt)
+        for activity in run.activities.values()
+        if activity.claim is None and activity.retry_at <= now
+    ]
+    if run.wants_decision and run.claim is None:
+        tasks.append(workflow_task(state, run))
+    return tasks
+
+
+def wakes_of(state: WorkflowState) -> list[Waker]:
+    """Every instant at which something of this workflow id is or was due, and what to bring then."""
+    run = state.run
+    if run is None or run.closing is not None:
+        return []
+    head = {"namespace": state.namespace, "workflow_id": state.workflow_id, "run_id": run.run_id}
+    wakes: list[Waker] = [
+        (timer.due, TimerDue(namespace=state.namespace, workflow_id=state.workflow_id, run_id=run.run_id, command=command))
+        for command, timer in run.timers.items()
+    ]
+    for activity in run.activities.values():
+        wakes += _activity_wakes(state, run, activity)
+    if run.started.timeout:
+        wakes.append((run.started.time + run.started.timeout, RunDue(**head)))
+    if run.claim is not None and run.claim.lives_for:
+        wakes.append((run.claim.since + run.claim.lives_for, WorkflowClaimDue(**head, token=run.claim.token)))
+    return wakes
+
+
+def _activity_wakes(state: WorkflowState, run: RunState, activity: ActivityState) -> list[Waker]:
+    scheduled, claim = activity.event, activity.claim
+    bounds: list[tuple[int, str, str]] = []
+    if scheduled.schedule_to_close:
+        bounds.append((scheduled.time + scheduled.schedule_to_close, "schedule_to_close", ""))
+    if claim is None:
+        if scheduled.schedule_to_start and activity.attempt == 1:
+            bounds.append((scheduled.time + scheduled.schedule_to_start, "schedule_to_start", ""))
+    else:
+        last = max(activity.beat_at, claim.time)
+        if scheduled.start_to_close:
+            bounds.append((claim.time + scheduled.start_to_close, "start_to_close", ""))
+        if scheduled.heartbeat:
+            bounds.append((last + scheduled.heartbeat, "heartbeat", ""))
+        if activity.lives_for:
+            bounds.append((last + activity.lives_for, "lost", claim.token))
+    wakes: list[Waker] = [
+        (
+            instant,
+            ActivityDue(
+                namespace=state.namespace,
+                workflow_id=state.workflow_id,
+                run_id=run.run_id,
+                command=scheduled.id,
+                attempt=activity.attempt,
+                kind=kind,  # type: ignore[arg-type]
+                token=token,
+            ),
+        )
+        for instant, kind, token in bounds
+    ]
+    if claim is None and activity.retry_at:
+        wakes.append((activity.retry_at, task_of(state, run, scheduled, activity.attempt)))
+    return wakes
