@@ -1,0 +1,91 @@
+"""Reading the Python stack of an activation: which line of the user's code asked, and whether trusted machinery asked for it.
+
+Frames are read only after something was refused, never on the way of code that behaves.
+"""
+
+import functools
+import linecache
+import logging
+import os
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Final
+
+_STDLIB: Final = str(Path(os.__file__).parent) + os.sep
+_PACKAGE: Final = str(Path(__file__).parent.parent) + os.sep
+_INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+# An import runs a module's own top level, once a process: what it does belongs to the process, not to the run that came first.
+_IMPORT_MACHINERY: Final = "<frozen importlib"
+_LOGGING: Final = str(Path(logging.__file__).parent) + os.sep
+_REPORTING: Final = frozenset(
+    {
+        linecache.getline.__code__.co_filename,
+        traceback.print_exc.__code__.co_filename,
+        warnings.showwarning.__code__.co_filename,
+    }
+)
+
+BOUNDARIES: Final[set[CodeType]] = set()
+"""Code objects at which an activation begins: frames further out are the worker's."""
+
+
+@functools.cache
+def _layer(filename: str) -> int:
+    """How much a file is the user's: 0 machinery, 1 an installed library, 2 the user's own."""
+    if filename.startswith(("<frozen ", _PACKAGE)):
+        return 0
+    if any(part in filename for part in _INSTALLED):
+        return 1
+    return 0 if filename.startswith(_STDLIB) else 2
+
+
+@functools.cache
+def _is_import(filename: str) -> bool:
+    return filename.startswith(_IMPORT_MACHINERY) or filename.endswith(f"{os.sep}zipimport.py")
+
+
+@functools.cache
+def _is_reporting(filename: str) -> bool:
+    return filename in _REPORTING or filename.startswith(_LOGGING)
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of the user's own code from `frame` outwards within the activation, else of any library, else `frame`."""
+    start, library = frame, None
+    while frame is not None and frame.f_code not in BOUNDARIES:
+        layer = _layer(frame.f_code.co_filename)
+        if layer == 2:
+            return frame
+        if layer == 1 and library is None:
+            library = frame
+        frame = frame.f_back
+    return library or start
+
+
+def user_line(frame: FrameType | None = None) -> str:
+    """`file:line` of `user_frame`; without a frame, of the caller."""
+    found = user_frame(frame or sys._getframe(1))
+    return f"{found.f_code.co_filename}:{found.f_lineno}" if found is not None else "?"
+
+
+def within_import(frame: FrameType | None) -> bool:
+    """True when this activation is, at `frame`, importing a module."""
+    return _any_file(frame, imports=True, reporting=False)
+
+
+def within_trusted(frame: FrameType | None) -> bool:
+    """True when imports, logging, warnings or traceback formatting asked: they read files and write logs, never the run's state."""
+    return _any_file(frame, imports=True, reporting=True)
+
+
+def _any_file(frame: FrameType | None, *, imports: bool, reporting: bool) -> bool:
+    while frame is not None and frame.f_code not in BOUNDARIES:
+        filename = frame.f_code.co_filename
+        if (imports and _is_import(filename)) or (reporting and _is_reporting(filename)):
+            return True
+        frame = frame.f_back
+    return False
