@@ -88,7 +88,7 @@ class Activity(Generic[P, R]):
         return self._copy(_fields=command_fields(changes, self._fields))
 
     def _copy(self, **changes: Any) -> "Activity[Any, Any]":
-        copy = cast("Activity[Any, Any]", object.__new__(Activity))
+        copy: Activity[Any, Any] = object.__new__(Activity)  # pyright: ignore[reportUnknownVariableType]
         copy.__dict__.update(self.__dict__)
         copy.__dict__.update(changes)
         return copy
