@@ -16,7 +16,7 @@ from uuid import UUID
 from msgspec import Raw, Struct
 from msgspec.structs import force_setattr
 
-from perdure.sdk.records import field_names, pydantic_model
+from perdure.sdk.records import field_names, has_hidden_fields, pydantic_model
 
 NESTING_MAX: Final = 200
 """Containers within containers. Well below what readers can follow, so that what was written can be read anywhere, at any stack depth."""
@@ -31,6 +31,8 @@ _UNSETTLED: Final[Any] = (set, frozenset, Raw)
 _LISTS: Final[Any] = (list, tuple, deque)
 _DEQUE: Final[Any] = deque
 _DICT: Final[Any] = dict
+_INT: Final[Any] = int
+_BOOL: Final[Any] = bool
 # `Any`, so that type checkers keep calling the narrowed value Any: what is inside is not known here.
 
 
@@ -38,7 +40,7 @@ def to_encodable(value: Any) -> Any:
     """What stands for a value the encoder does not know; its hook. Raises `TypeError` when nothing does."""
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, int) and not isinstance(value, bool):  # a bool only arrives here as the key of a dict
+    if isinstance(value, _INT) and not isinstance(value, _BOOL):  # a bool only arrives here as the key of a dict
         return int.__int__(value)
     if isinstance(value, float):
         return float.__float__(value)
@@ -56,9 +58,9 @@ def is_settled(value: Any, depth: int = NESTING_MAX) -> bool:
         return True
     if depth <= 0:
         raise RecursionError(f"nested deeper than {NESTING_MAX} levels")
-    if issubclass(cls, _UNSETTLED):
-        return False
     parts = parts_of(value, cls)
+    if issubclass(cls, _UNSETTLED) or cls in _with_hidden_fields:
+        return False
     if LEAVES.issuperset(map(type, parts)):
         return True
     depth -= 1
@@ -82,6 +84,7 @@ def parts_of(value: Any, cls: type[Any]) -> Any:
 
 
 _getters: dict[type[Any], Callable[[Any], Any]] = {}
+_with_hidden_fields: set[type[Any]] = set()
 
 
 def _find_getter(cls: type[Any]) -> Callable[[Any], Any]:
@@ -90,6 +93,8 @@ def _find_getter(cls: type[Any]) -> Callable[[Any], Any]:
     if issubclass(cls, _LISTS + _SETS):
         return _itself
     names = field_names(cls)
+    if has_hidden_fields(cls):
+        _with_hidden_fields.add(cls)
     if len(names) > 1:
         return operator.attrgetter(*names)
     return (lambda value: (getattr(value, names[0]),)) if names else (lambda _: ())
@@ -110,6 +115,8 @@ def ordered(value: Any, encode: Encode) -> Any:
         return {key: ordered(part, encode) for key, part in value.items()}
     if isinstance(value, _LISTS):
         return [ordered(part, encode) for part in value]
+    if has_hidden_fields(type(value)):
+        return {name: ordered(getattr(value, name), encode) for name in field_names(type(value))}
     changed = {
         name: new for name in field_names(type(value)) if (new := ordered(old := getattr(value, name, None), encode)) is not old
     }
@@ -154,7 +161,7 @@ def flaw(value: Any, path: str, encode: Encode) -> tuple[str, str] | None:
     return None
 
 
-def _bad_key(value: dict[Any, Any], encode: Encode) -> Any:
+def _bad_key(value: Any, encode: Encode) -> Any:
     for key in value:
         try:
             encode({key: 0})

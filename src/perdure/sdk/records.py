@@ -39,6 +39,11 @@ def _find_fields(cls: Any) -> Iterable[str]:
     return tuple(cls.model_fields) if pydantic_model(cls) else ()
 
 
+def has_hidden_fields(cls: Any) -> bool:
+    """True for an attrs class with private attributes: the encoder leaves those out, though the decoder asks for them."""
+    return any(attribute.name.startswith("_") for attribute in getattr(cls, "__attrs_attrs__", ()))
+
+
 def json_fields(cls: Any) -> dict[str, str] | None:
     """Key in JSON → attribute, in order, of a record whose parts can be read one by one; None for every other type."""
     if not isinstance(cls, type) or pydantic_model(cls):

@@ -111,9 +111,12 @@ class Signature:
             encode(self._default(name) if value is _MISSING else value, f"{label}({name})")
             for name, value in zip(self._names, given, strict=False)
         ]
-        payloads += [encode(value, f"{label}({self._rest})[{index}]") for index, value in enumerate(rest)]
-        named = {name: value for name, value in named.items() if value is not _MISSING} | extra
-        return tuple(payloads), {name: encode(value, f"{label}({name})") for name, value in named.items()}
+        if rest:
+            payloads += [encode(value, f"{label}({self._rest})[{index}]") for index, value in enumerate(rest)]
+        named.update(extra)
+        return tuple(payloads), {
+            name: encode(value, f"{label}({name})") for name, value in named.items() if value is not _MISSING
+        }
 
     def _default(self, name: str) -> Any:
         return next(p.default for p in self.parameters if p.name == name)

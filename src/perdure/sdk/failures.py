@@ -1,0 +1,248 @@
+"""Exceptions to failures: what user code raised, as data that lies in a history and crosses processes.
+
+`to_failure` never raises, whatever the exception's class does, and never makes more than FAILURE_BYTES_MAX; what is too much or cannot be
+encoded is left out, tracebacks and arguments first. The way back is `to_exception`, in `exceptions`.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+from msgspec import Raw, json, structs
+
+from perdure.core.errors import ActivityError, ApplicationError, ChildWorkflowError, PayloadTooLarge, PerdureError
+from perdure.core.failure import Failure, FailureKind
+from perdure.core.payload import ABSENT, Payload, is_absent
+from perdure.sdk.converter import Converter
+from perdure.sdk.exceptions import to_exception
+from perdure.sdk.tracebacks import traceback_text
+
+__all__ = ["FAILURE_BYTES_MAX", "to_exception", "to_failure"]
+
+FAILURE_BYTES_MAX: Final = 256 * 1024
+"""JSON of one failure with its whole chain."""
+LINKS_MAX: Final = 32
+"""Exceptions in one failure: causes, contexts and members of groups."""
+NAME_CHARS_MAX: Final = 200
+BASES_MAX: Final = 16
+NOTES_MAX: Final = 20
+MESSAGE_CHARS_MAX: Final = 8 * 1024
+PART_BYTES_MAX: Final = 64 * 1024
+"""One exception's arguments, one of its fields, its details."""
+
+_T = TypeVar("_T")
+_NO_STEP: Final[tuple[FailureKind, str, int]] = ("error", "", 0)
+_GROUP: Final[Any] = BaseExceptionGroup
+_part: Final = Converter(PART_BYTES_MAX)
+_C_FIELDS: Final[dict[type[BaseException], tuple[str, ...]]] = {
+    ImportError: ("name", "path"),
+    NameError: ("name",),
+    AttributeError: ("name",),
+}
+"""Attributes of built-in exceptions that are neither in `args` nor in the instance's dict."""
+
+
+def to_failure(exc: BaseException) -> Failure:
+    """The exception, its notes, traceback text, causes and contexts as data; the last resort is its bare class name."""
+    return _guarded(lambda: _bounded(_Links().failure(exc)), None) or Failure(
+        type=_name(type(exc)), message="(the exception could not be read)"
+    )
+
+
+class _Links:
+    """Turns one exception and those it hangs together with into failures, each once, at most LINKS_MAX of them."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+    def failure(self, exc: BaseException) -> Failure:
+        self.seen.add(id(exc))
+        cls = type(exc)
+        cause, context = _guarded(lambda: exc.__cause__, None), _guarded(lambda: exc.__context__, None)
+        kind, name, attempts = _guarded(lambda: _step(exc), _NO_STEP)
+        return Failure(
+            type=_guarded(lambda: _clean(_given_type(exc) or cls.__name__, NAME_CHARS_MAX), "Exception"),
+            message=_message(exc),
+            module=_guarded(lambda: _clean(str(cls.__module__), NAME_CHARS_MAX), ""),
+            qualname=_guarded(lambda: _clean(cls.__qualname__, NAME_CHARS_MAX), ""),
+            bases=_guarded(lambda: tuple(_bases(exc)), ()),
+            args=_guarded(lambda: _part.encode(_args(exc), "args"), ABSENT),
+            fields=_guarded(lambda: _fields(exc), ABSENT),
+            details=_guarded(lambda: _details(exc), ABSENT),
+            notes=_guarded(lambda: tuple(_notes(exc)), ()),
+            traceback=_guarded(lambda: _clean(traceback_text(exc), None), ""),
+            kind=kind,
+            name=name,
+            attempts=attempts,
+            non_retryable=_guarded(lambda: _non_retryable(exc), False),
+            next_retry_delay=_guarded(lambda: _delay(exc), -1),
+            cause=self._next(cause),
+            context=self._next(context),
+            suppress_context=_guarded(lambda: exc.__suppress_context__, False),
+            parts=tuple(self._parts(exc)),
+        )
+
+    def _next(self, exc: Any) -> Failure | None:
+        if not isinstance(exc, BaseException) or id(exc) in self.seen or len(self.seen) >= LINKS_MAX:
+            return None
+        return self.failure(exc)
+
+    def _parts(self, exc: BaseException) -> Iterator[Failure]:
+        members: tuple[Any, ...] = _guarded(lambda: _members(exc), ())
+        for member in members:
+            if (failure := self._next(member)) is not None:
+                yield failure
+
+
+def _guarded(look: Callable[[], _T], otherwise: _T) -> _T:
+    """What `look` gives, or `otherwise` when the exception's own code raises; only a real Ctrl-C gets through."""
+    try:
+        return look()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  user code may raise anything here
+        return otherwise
+
+
+def _clean(text: str, chars_max: int | None) -> str:
+    """Text that can be written as UTF-8, not longer than `chars_max`."""
+    plain = str.__str__(text)
+    if chars_max is not None and len(plain) > chars_max:
+        plain = plain[: chars_max - 1] + "…"
+    return plain.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _name(cls: type) -> str:
+    return _guarded(lambda: _clean(cls.__name__, NAME_CHARS_MAX), "Exception")
+
+
+def _message(exc: BaseException) -> str:
+    return _guarded(lambda: _clean(str(exc), MESSAGE_CHARS_MAX), "(its text could not be read)")
+
+
+def _bases(exc: BaseException) -> Iterator[str]:
+    """Names of the base classes, nearest first; an application error's own class too when it goes by another name."""
+    mro: list[type] = list(type.mro(type(exc))) if _given_type(exc) else list(type.mro(type(exc)))[1:]
+    for cls in mro[:BASES_MAX]:
+        if cls is not object:
+            yield _name(cls)
+
+
+def _given_type(exc: BaseException) -> str | None:
+    given: Any = getattr(exc, "type", None) if isinstance(exc, ApplicationError) else None
+    return given if isinstance(given, str) and given else None
+
+
+def _step(exc: BaseException) -> tuple[FailureKind, str, int]:
+    if isinstance(exc, (ActivityError, ChildWorkflowError)):
+        return exc.kind, _clean(exc.name, NAME_CHARS_MAX), int(exc.attempts)
+    return _NO_STEP
+
+
+def _members(exc: Any) -> tuple[Any, ...]:
+    return exc.exceptions if isinstance(exc, _GROUP) else ()
+
+
+def _args(exc: BaseException) -> list[Any]:
+    if isinstance(exc, BaseExceptionGroup):
+        return [exc.message]
+    args = list(exc.args)
+    if isinstance(exc, OSError) and len(args) == 2 and exc.filename is not None:
+        args.append(exc.filename)
+        if exc.filename2 is not None:
+            args += [None, exc.filename2]
+    return args
+
+
+def _fields(exc: BaseException) -> Payload:
+    """A JSON object of the attributes that can be encoded; perdure's own errors keep most of theirs elsewhere in the failure."""
+    left_out = {"type", "details", "non_retryable", "next_retry_delay"} if isinstance(exc, ApplicationError) else set[str]()
+    if isinstance(exc, (ActivityError, ChildWorkflowError)):
+        left_out = {"name", "attempts", "kind"}
+    encoded: dict[str, Payload] = {}
+    for name, part in _attributes(exc).items():
+        if name not in left_out and not name.startswith("__") and not is_absent(payload := _encoded(part)):
+            encoded[name] = payload
+    return Raw(json.encode(encoded)) if encoded else ABSENT
+
+
+def _encoded(part: Any) -> Payload:
+    return _guarded(lambda: _part.encode(part, "field"), ABSENT)
+
+
+def _attributes(exc: BaseException) -> dict[str, Any]:
+    """Instance dict, slots, and what C keeps."""
+    attributes: dict[str, Any] = {}
+    for cls in type.mro(type(exc)):
+        slots: Any = cls.__dict__.get("__slots__", ())
+        names = (slots,) if isinstance(slots, str) else tuple(slots)
+        for name in (*names, *_C_FIELDS.get(cls, ())):
+            if (part := _attribute(exc, name)) is not None:
+                attributes[name] = part
+    attributes.update(BaseException.__getattribute__(exc, "__dict__"))
+    return attributes
+
+
+def _attribute(exc: BaseException, name: str) -> Any:
+    return _guarded(lambda: BaseException.__getattribute__(exc, name), None)
+
+
+def _details(exc: BaseException) -> Payload:
+    if not isinstance(exc, ApplicationError) or exc.details is None:
+        return ABSENT
+    return _part.encode(exc.details, "details")
+
+
+def _notes(exc: BaseException) -> Iterator[str]:
+    notes: Any = getattr(exc, "__notes__", ())
+    for note in list(notes)[:NOTES_MAX]:
+        yield _clean(note if isinstance(note, str) else repr(note), MESSAGE_CHARS_MAX)
+
+
+def _non_retryable(exc: BaseException) -> bool:
+    return isinstance(exc, PayloadTooLarge) or (isinstance(exc, PerdureError) and getattr(exc, "non_retryable", False) is True)
+
+
+def _delay(exc: BaseException) -> int:
+    seconds = exc.next_retry_delay if isinstance(exc, ApplicationError) else None
+    return -1 if seconds is None else round(seconds * 1_000_000)
+
+
+# ----------------------------------------------------------------------------------------------------------------- too large
+
+
+def _bounded(failure: Failure) -> Failure:
+    for trim in (_short_tracebacks, _no_parts, _short_texts, _alone):
+        if len(json.encode(failure)) <= FAILURE_BYTES_MAX:
+            break
+        failure = trim(failure)
+    return failure
+
+
+def _everywhere(failure: Failure, trim: Callable[[Failure], Failure]) -> Failure:
+    return structs.replace(
+        trim(failure),
+        cause=failure.cause and _everywhere(failure.cause, trim),
+        context=failure.context and _everywhere(failure.context, trim),
+        parts=tuple(_everywhere(part, trim) for part in failure.parts),
+    )
+
+
+def _short_tracebacks(failure: Failure) -> Failure:
+    return _everywhere(failure, lambda link: structs.replace(link, traceback=link.traceback[-2048:]))
+
+
+def _no_parts(failure: Failure) -> Failure:
+    return _everywhere(failure, lambda link: structs.replace(link, args=ABSENT, fields=ABSENT, details=ABSENT))
+
+
+def _short_texts(failure: Failure) -> Failure:
+    return _everywhere(
+        failure,
+        lambda link: structs.replace(
+            link, message=link.message[:500], notes=(), traceback=link.traceback[-500:], bases=link.bases[:4]
+        ),
+    )
+
+
+def _alone(failure: Failure) -> Failure:
+    return structs.replace(failure, cause=None, context=None, parts=())
