@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -76,7 +77,7 @@ class Writer:
     def save(self, folder: Path) -> tuple[Path, Path, Path]:
         journal, ledger, orders = folder / "journal", folder / "ledger.jsonl", folder / "orders.jsonl"
         journal.mkdir(exist_ok=True)
-        write(journal / "00000001.jsonl", self.lines())
+        write_journal(journal / "00000001.jsonl", self.lines())
         write(ledger, self.ledger)
         write(orders, self.starts)
         return journal, ledger, orders
@@ -87,6 +88,16 @@ class Writer:
 
 def write(path: Path, lines: list[Line]) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def write_journal(path: Path, lines: list[Line], first: int = 1) -> None:
+    """Frame lines as the journal does: CRC first, over all that follows; then the line's number."""
+    framed = []
+    for seq, line in enumerate(lines, first):
+        checked = json.dumps({"seq": seq, **line}, separators=(",", ":")).encode()
+        checked = b"," + checked[1:]
+        framed.append(b'{"crc":"%08x"%b\n' % (crc32(checked), checked))
+    path.write_bytes(b"".join(framed))
 
 
 @pytest.fixture
@@ -341,7 +352,7 @@ def test_a_reset_chain_is_one_chain(books: Writer, tmp_path: Path) -> None:
     lines = [line for line in lines if line.get("t", {}).get("workflow_id") != "small"]
     for run_id, events in (("run-small", [*old[:3], *ended]), ("run-small-2", new)):
         lines.append({"t": {"workflow_id": "small", "runs": [{"run_id": run_id, "events": events}]}})
-    write(journal / "00000001.jsonl", lines)
+    write_journal(journal / "00000001.jsonl", lines)
     texts = [str(violation) for violation in audit(journal, ledger, orders).violations]
     assert texts == []
 
@@ -351,7 +362,7 @@ def test_two_chains_are_a_violation(books: Writer, tmp_path: Path) -> None:
     journal, ledger, orders = books.save(tmp_path)
     again = [e | {"run_id": "run-again"} if e["type"] == "started" else e for e in books.histories["small"]]
     lines = [*books.lines(), {"t": {"workflow_id": "small", "runs": [{"run_id": "run-again", "events": again}]}}]
-    write(journal / "00000001.jsonl", lines)
+    write_journal(journal / "00000001.jsonl", lines)
     assert "small: was started 2 times" in [str(v) for v in audit(journal, ledger, orders).violations]
 
 
@@ -379,17 +390,36 @@ def test_a_bad_line_in_the_middle_is_a_violation(books: Writer, tmp_path: Path) 
 def test_half_a_line_at_the_end_of_an_earlier_segment_is_a_violation(books: Writer, tmp_path: Path) -> None:
     """Only the last segment may end in the middle of a line."""
     journal, ledger, orders = books.save(tmp_path)
-    (journal / "00000001.jsonl").rename(journal / "00000002.jsonl")
-    (journal / "00000001.jsonl").write_text('{"format":1}\n{"t":')
-    assert "line 2" in str(audit(journal, ledger, orders).violations[0])
+    write_journal(journal / "00000001.jsonl", books.lines()[:4])
+    write_journal(journal / "00000002.jsonl", books.lines()[4:], first=5)
+    with (journal / "00000001.jsonl").open("ab") as segment:
+        segment.write(b'{"crc":"00')
+    assert "00000001.jsonl, line 5" in str(audit(journal, ledger, orders).violations[0])
+
+
+def test_a_flipped_bit_is_a_violation(books: Writer, tmp_path: Path) -> None:
+    """Lines are believed only with their checksum."""
+    journal, ledger, orders = books.save(tmp_path)
+    segment = journal / "00000001.jsonl"
+    segment.write_bytes(segment.read_bytes().replace(b'"cents":900', b'"cents":901', 1))
+    assert "its checksum does not match" in str(audit(journal, ledger, orders).violations[0])
+
+
+def test_a_line_taken_out_is_a_violation(books: Writer, tmp_path: Path) -> None:
+    """Each line good by itself, but one is missing: their numbers tell."""
+    journal, ledger, orders = books.save(tmp_path)
+    segment = journal / "00000001.jsonl"
+    lines = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(b"".join(lines[:3] + lines[4:]))
+    assert "line 5 follows line 3" in str(audit(journal, ledger, orders).violations[0])
 
 
 def test_a_run_over_two_segments_is_one_history(books: Writer, tmp_path: Path) -> None:
     """Histories go on from one segment to the next."""
     journal, ledger, orders = books.save(tmp_path)
     lines = books.lines()
-    write(journal / "00000001.jsonl", lines[:4])
-    write(journal / "00000002.jsonl", lines[4:])
+    write_journal(journal / "00000001.jsonl", lines[:4])
+    write_journal(journal / "00000002.jsonl", lines[4:], first=5)
     assert audit(journal, ledger, orders).ok
 
 

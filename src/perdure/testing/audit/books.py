@@ -5,17 +5,21 @@ Three books, three writers: the engine wrote the first, the outside world the se
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
+from zlib import crc32
 
 Line: TypeAlias = dict[str, Any]
 
 CLOSING: Final = ("completed", "failed", "cancelled", "continued_as_new", "terminated", "timed_out")
 ANSWERS: Final = ("activity_completed", "activity_failed", "activity_timed_out", "activity_cancelled")
+
+_FRAMED: Final = re.compile(rb'{"crc":"([0-9a-f]{8})"')
 
 
 class UnreadableError(ValueError):
@@ -111,8 +115,12 @@ def read_journal(directory: Path) -> dict[str, list[Run]]:
     """Every run kept in a journal directory, by workflow id."""
     runs: dict[str, Run] = {}
     segments = sorted(directory.glob("*.jsonl"))
+    before = 0
     for segment in segments:
-        for line in read_lines(segment, may_be_torn=segment == segments[-1]):
+        for line in read_lines(segment, may_be_torn=segment == segments[-1], parse=_journal_line):
+            if before and line["seq"] != before + 1:
+                raise UnreadableError(f"{segment}: line {line['seq']} follows line {before}")
+            before = line["seq"]
             _take(runs, line)
     by_workflow: dict[str, list[Run]] = {}
     for run in runs.values():
@@ -132,17 +140,21 @@ def _take(runs: dict[str, Run], line: Line) -> None:
         run.events.extend(change.get("events", ()))
 
 
-def read_lines(path: Path, *, may_be_torn: bool = True) -> list[Line]:
-    """The JSON lines of a file. What follows the last good line may be cut short, or zeros laid out in advance; nothing else may be."""
+def read_lines(path: Path, *, may_be_torn: bool = True, parse: Callable[[bytes], Line] | None = None) -> list[Line]:
+    """The JSON lines of a file. What follows the last good line may be cut short, or zeros laid out in advance; nothing else may be.
+
+    `parse` makes a line of its text, raising ValueError when it cannot; any JSON object is one by default.
+    """
+    parse = parse or _object
     raw = path.read_bytes().rstrip(b"\0").split(b"\n")
     lines: list[Line] = []
     for number, text in enumerate(raw, 1):
         if not text:
             continue
         try:
-            lines.append(_object(text))
+            lines.append(parse(text))
         except ValueError as error:
-            if not may_be_torn or _any_good(raw[number:]):
+            if not may_be_torn or _any_good(raw[number:], parse):
                 raise UnreadableError(f"{path}, line {number}: {error}") from error
             break
     return lines
@@ -155,10 +167,18 @@ def _object(text: bytes) -> Line:
     return cast("Line", value)
 
 
-def _any_good(texts: Sequence[bytes]) -> bool:
+def _journal_line(text: bytes) -> Line:
+    """A line as the journal frames it: its CRC is over everything behind it."""
+    found = _FRAMED.match(text)
+    if not found or found[1] != b"%08x" % crc32(text[found.end() :]):
+        raise UnreadableError("its checksum does not match its bytes")
+    return _object(text)
+
+
+def _any_good(texts: Sequence[bytes], parse: Callable[[bytes], Line]) -> bool:
     for text in texts:
         try:
-            _object(text)
+            parse(text)
         except ValueError:
             continue
         return True
