@@ -4,22 +4,19 @@ Production, tests and simulation differ only in what stands behind these. Nothin
 """
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from perdure.core.errors import ResourceExhausted
 from perdure.core.events import AnyEvent
 from perdure.core.notes import AnyNote
-from perdure.core.replies import AnyReply, Status
-from perdure.core.requests import AnyRequest, Report
-from perdure.core.replies import Reported
+from perdure.core.description import Description
+from perdure.core.replies import RunResult, Status
+from perdure.core.requests import AnyRequest
 from perdure.core.tasks import CancelNotice, Task
 from perdure.core.transition import Transition
-
-R = TypeVar("R")
 
 
 class Wake(Protocol):
@@ -205,6 +202,17 @@ class Store(Protocol):
     async def count(self, filter: RunFilter) -> int: ...
 
 
+TaskKind = Literal["workflow", "activity"]
+
+
+class WorkerIdentity(Struct, frozen=True, kw_only=True):
+    """Who a worker is: a name fresh per incarnation, its build, and the owner process it lives in (empty: another one)."""
+
+    worker: str
+    build_id: str
+    incarnation: str = ""
+
+
 class Subscription(Protocol):
     """A worker's standing wish for tasks of one queue."""
 
@@ -227,9 +235,9 @@ class Broker(Protocol):
         """Offer a task; true when a subscriber was handed it at once."""
         ...
 
-    def subscribe(self, queue: str, worker: str, deliver: Deliver, credits: int) -> Subscription: ...
+    def subscribe(self, queue: str, kind: TaskKind, worker: str, deliver: Deliver, credits: int) -> Subscription: ...
 
-    def depth(self, queue: str) -> int:
+    def depth(self, queue: str, kind: TaskKind) -> int:
         """Tasks waiting for a subscriber."""
         ...
 
@@ -240,21 +248,24 @@ class Frontend(Protocol):
     Errors are those of `core.errors`. A reply comes only when what it speaks of is durable.
     """
 
-    def call(self, request: AnyRequest) -> "Awaitable[AnyReply]":
-        """Bring a request to the owner of its workflow id."""
+    def call(self, request: AnyRequest) -> "Future[Any]":
+        """Bring a request to the owner of its workflow id. The future holds the reply its kind calls for, or an error; it may be done
+        already. Cancelling it takes nothing back."""
         ...
 
-    def report(self, report: Report) -> "Future[Reported]": ...
+    def subscribe(
+        self, queue: str, kind: TaskKind, worker: "WorkerIdentity", deliver: Deliver, credits: int
+    ) -> Subscription:
+        """Ask for tasks of a queue. Cancel notices for the worker come to the same `deliver` and cost no credit."""
+        ...
 
-    def subscribe(self, queue: str, worker: str, build_id: str, deliver: Deliver, credits: int) -> Subscription: ...
-
-    async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> AnyReply:
+    async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
         """Wait until the run (and with `follow` every run it continued as) has closed."""
         ...
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record: ...
 
-    async def describe(self, namespace: str, workflow_id: str, run_id: str = "") -> Any: ...
+    async def describe(self, namespace: str, workflow_id: str, run_id: str = "") -> Description: ...
 
     async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage: ...
 
@@ -272,5 +283,3 @@ class Service(Protocol):
 
     async def stop(self) -> None: ...
 
-
-Scope = AbstractAsyncContextManager

@@ -19,7 +19,7 @@ _OPEN: Final = b"[" * _DEPTH_SPARE
 _CLOSE: Final = b"]" * _DEPTH_SPARE
 
 
-class Unwritable(ValueError):
+class Unwritable(ValueError):  # noqa: N818  named like the errors of core
     """A transition that is no JSON: a payload with broken text, a lone surrogate, nesting without end. The message says what."""
 
 

@@ -1,0 +1,158 @@
+"""The line: how one is framed, checked and chained. `docs/journal-format.md` says the same in prose; both change together or never.
+
+    {"crc":"8 hex","seq":7,"seg":1,"grp":6,"prev":["run id","crc"],"t":{…}}\\n
+
+Pure: bytes in, bytes or values out.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.transition import Transition
+
+FORMAT: Final = 1
+"""Version of the line format, in the first line of each segment. What reads a version reads all versions below."""
+
+FOLDER: Final = "journal"
+KIND_HEAD: Final = b"head"
+KIND_FOOT: Final = b"foot"
+KIND_TRANSITION: Final = b"t"
+
+_NAME: Final = re.compile(rf"{FOLDER}/(\d{{8,}})\.jsonl")
+_FRONT: Final = b'{"crc":"'
+_CHECKED: Final = len(_FRONT) + 8 + 1
+"""From this byte on, up to the newline, a line is under its CRC."""
+
+
+class Head(Struct, frozen=True, kw_only=True, gc=False):
+    """First line of a segment. `first` is the lowest segment the journal still needed when this one was begun."""
+
+    format: int
+    shards: int
+    store: str
+    first: int
+
+
+class Foot(Struct, frozen=True, kw_only=True, gc=False):
+    """Everything up to here was written in full. `lines` counts the segment's lines, this one included.
+
+    After "roll" the segment has no further line; after "stop" the next start goes on behind it.
+    """
+
+    reason: str
+    lines: int
+
+
+class Line(Struct, frozen=True, kw_only=True, gc=False):
+    """One line. Exactly one of `t`, `head`, `foot` is there; another kind is of a later format."""
+
+    crc: str
+    seq: int
+    """Counts the journal's lines from 1, over all segments."""
+    seg: int
+    grp: int
+    """Number of the first line of this line's group."""
+    prev: tuple[str, str]
+    t: Transition | None = None
+    head: Head | None = None
+    foot: Foot | None = None
+
+
+class BadLine(Exception):  # noqa: N818  it never leaves this package
+    """Why bytes are no line of this journal at this place."""
+
+
+class Link(NamedTuple):
+    """What the next line repeats of a line: its number, group, run id (empty if it is no transition) and CRC."""
+
+    seq: int = 0
+    grp: int = 0
+    run: str = ""
+    crc: str = "00000000"
+
+
+class Body(NamedTuple):
+    """What a line carries: the run id the next line will repeat, and JSON text without a newline."""
+
+    run: str
+    text: bytes
+
+
+_decode: Final = msgspec.json.Decoder(Line).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def segment_name(number: int) -> str:
+    return f"{FOLDER}/{number:08}.jsonl"
+
+
+def segment_number(name: str) -> int | None:
+    """The number of a segment, or None for a file that is none."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match and segment_name(int(match[1])) == name else None
+
+
+def body_of(transition: Transition, text: bytes) -> Body:
+    """A transition's body; `text` is its encoded form."""
+    return Body(transition.runs[0].run_id if transition.runs else "", text)
+
+
+def control(record: Head | Foot) -> Body:
+    return Body("", _encode(record))
+
+
+def frame(link: Link, segment: int, kind: bytes, bodies: Iterable[Body]) -> tuple[list[bytes], Link]:
+    """The lines of one group, to be written behind the line `link` stands for, and what the line behind them repeats."""
+    seq, group, run, crc = link.seq, link.seq + 1, link.run, link.crc.encode()
+    shared = b',"seg":%d,"grp":%d,"prev":[' % (segment, group)
+    lines: list[bytes] = []
+    for body in bodies:
+        seq += 1
+        checked = b',"seq":%d%b%b,"%b"],"%b":%b}' % (seq, shared, _encode(run), crc, kind, body.text)
+        crc = b"%08x" % crc32(checked)
+        lines.append(b'{"crc":"%b"%b\n' % (crc, checked))
+        run = body.run
+    return lines, Link(seq, group, run, crc.decode())
+
+
+def is_whole(text: bytes) -> bool:
+    """True when `text` (without its newline) is framed as a line and its CRC is right."""
+    return (
+        text.startswith(_FRONT)
+        and text[_CHECKED - 1 : _CHECKED] == b'"'
+        and text[len(_FRONT) : _CHECKED - 1] == b"%08x" % crc32(text[_CHECKED:])
+    )
+
+
+def parse(text: bytes) -> Line:
+    """A line from its text without the newline. Raises `BadLine`."""
+    if not is_whole(text):
+        raise BadLine("its checksum does not match its bytes")
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise BadLine(f"its checksum is right, but it holds nothing this version can read: {error}") from error
+
+
+def link_of(line: Line) -> Link:
+    """What the line behind `line` repeats of it."""
+    run = line.t.runs[0].run_id if line.t is not None and line.t.runs else ""
+    return Link(line.seq, line.grp, run, line.crc)
+
+
+def fault_of_chain(line: Line, link: Link, segment: int) -> str | None:
+    """Why `line` cannot stand behind the line `link` stands for, or None when it can."""
+    if line.seq != link.seq + 1:
+        return f"it is line {line.seq}, where line {link.seq + 1} should be"
+    if line.seg != segment:
+        return f"it belongs to segment {line.seg}"
+    if line.prev != (link.run, link.crc):
+        return f"the line before it was of run {line.prev[0]!r} with CRC {line.prev[1]}, and is not there"
+    if line.grp not in (link.grp, line.seq):
+        return f"its group {line.grp} neither goes on nor begins here"
+    return None

@@ -1,0 +1,94 @@
+"""Writing: groups of lines onto the newest segment, and the change to the next one.
+
+One writer, one call at a time. What is remembered of the journal's end changes only when the bytes are durable, so a call that ended
+in `DiskFull` left nothing behind and can be made again; after any other exception this object must not be used.
+"""
+
+from collections.abc import Sequence
+
+from perdure.core.shards import SHARDS
+from perdure.ports import AppendFile, Files
+from perdure.store.journal.format import (
+    FORMAT,
+    KIND_FOOT,
+    KIND_HEAD,
+    KIND_TRANSITION,
+    Body,
+    Foot,
+    Head,
+    Link,
+    control,
+    frame,
+    segment_name,
+)
+from perdure.store.journal.index import Place
+
+
+class SegmentWriter:
+    """The journal's end. `number` is the newest segment, with `lines` lines in it; `footed` says why its last line is a footer, if it is."""
+
+    def __init__(
+        self, files: Files, *, store: str, first: int, number: int, lines: int, link: Link, footed: str, bytes_max: int
+    ) -> None:
+        self._files = files
+        self._store = store
+        self._first = first
+        self._number = number
+        self._lines = lines
+        self._link = link
+        self._footed = footed
+        self._bytes_max = bytes_max
+        self._file: AppendFile | None = None
+
+    async def append(self, bodies: Sequence[Body]) -> list[Place]:
+        """Write one group of transitions and make it durable; says where each lies."""
+        file = await self._room()
+        offset = file.size
+        lines = await self._write(file, KIND_TRANSITION, bodies)
+        places: list[Place] = []
+        for line in lines:
+            places.append(Place(self._number, offset, len(line)))
+            offset += len(line)
+        return places
+
+    async def finish(self) -> None:
+        """Write the footer of a clean stop, unless there is nothing since the last one."""
+        if self._lines and not self._footed:
+            await self._foot(self._file or self._open(), "stop")
+
+    def close(self) -> None:
+        """Let go of the file. Idempotent."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> AppendFile:
+        self._file = self._files.open_append(segment_name(self._number))
+        return self._file
+
+    async def _room(self) -> AppendFile:
+        """The segment to write to: the newest, or its successor when it is full. Every step can be taken up again after `DiskFull`."""
+        file = self._file or self._open()
+        if file.size >= self._bytes_max and self._footed != "roll":
+            await self._foot(file, "roll")
+        if self._footed == "roll":
+            following = self._files.open_append(segment_name(self._number + 1))
+            file.close()
+            self._file = file = following
+            self._number, self._lines, self._footed = self._number + 1, 0, ""
+        if not self._lines:
+            head = Head(format=FORMAT, shards=SHARDS, store=self._store, first=self._first)
+            await self._write(file, KIND_HEAD, [control(head)])
+        return file
+
+    async def _foot(self, file: AppendFile, reason: str) -> None:
+        await self._write(file, KIND_FOOT, [control(Foot(reason=reason, lines=self._lines + 1))])
+        self._footed = reason
+
+    async def _write(self, file: AppendFile, kind: bytes, bodies: Sequence[Body]) -> list[bytes]:
+        lines, link = frame(self._link, self._number, kind, bodies)
+        await file.append(b"".join(lines))
+        self._link = link
+        self._lines += len(lines)
+        self._footed = ""
+        return lines
