@@ -65,6 +65,6 @@ def hook() -> Any:
     finalizer: Any = hooks.finalizer
     if type(finalizer) is AsyncgenHooks:
         return None
-    ours = AsyncgenHooks(hooks.firstiter, finalizer)
+    ours: Any = AsyncgenHooks(hooks.firstiter, finalizer)
     sys.set_asyncgen_hooks(firstiter=ours.begin, finalizer=ours)
     return None if finalizer is not None else hooks

@@ -4,9 +4,11 @@ Module functions are replaced once a process. Elsewhere they go straight to the 
 before (`from time import time`) and what C code reads by itself (`datetime.now()`) cannot be reached: `perdure lint` finds those.
 """
 
+import _thread
 import os
 import random
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -37,6 +39,7 @@ def install() -> None:
         _install_clock()
         _install_random()
         _install_uuid()
+        _install_refusals()
         loop_tasks.install()
         asyncio_order.install()
         collection.install()
@@ -115,10 +118,6 @@ def _install_random() -> None:
             setattr(random, name, _chance(getattr(random, name), name))
     any_random: Any = random
     any_random.Random.seed = _seed(random.Random.seed)
-    any_os: Any = os
-    any_os.urandom = any_random._urandom = _entropy(os.urandom, "os.urandom()")
-    if hasattr(os, "getrandom"):
-        any_os.getrandom = _entropy(os.getrandom, "os.getrandom()")
 
 
 def _chance(original: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -143,16 +142,30 @@ def _seed(original: Callable[..., None]) -> Callable[..., None]:
     return seed
 
 
-def _entropy(original: Callable[..., bytes], what: str) -> Callable[..., bytes]:
-    """Refused rather than deterministic: a secret that can be computed from the history is none."""
+# ------------------------------------------------------------------------------------------------------------------- refusals
 
+
+def _install_refusals() -> None:
+    """What has no audit event on every supported version; and entropy: a secret that can be computed from a history is none."""
+    module: Any
+    for module, name in ((time, "sleep"), (os, "urandom"), (os, "getrandom"), (_thread, "start_new_thread")):
+        if hasattr(module, name):
+            setattr(module, name, _refused(getattr(module, name), f"{module.__name__}.{name}()"))
+    any_random: Any = random
+    any_random._urandom = os.urandom
+    any_threading: Any = threading
+    if hasattr(any_threading, "_start_new_thread"):
+        any_threading._start_new_thread = _thread.start_new_thread
+
+
+def _refused(original: Callable[..., Any], what: str) -> Callable[..., Any]:
     @wraps(original)
-    def entropy(*args: Any) -> bytes:
+    def refused(*args: Any, **keywords: Any) -> Any:
         if ACTIVE and (loop := guarded_loop()) is not None and not within_trusted(sys._getframe(1)):
             raise loop.refuse(what)
-        return original(*args)
+        return original(*args, **keywords)
 
-    return entropy
+    return refused
 
 
 # ------------------------------------------------------------------------------------------------------------------------ ids

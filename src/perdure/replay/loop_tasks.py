@@ -5,7 +5,7 @@ address, so that thousands of runs whose tasks bear the same few serials do not 
 """
 
 import asyncio
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -45,8 +45,9 @@ def install() -> None:
 
 
 def _gathering_hash(gathering: Any) -> int:
-    if "serial" not in gathering.__dict__:
-        next_serial = getattr(gathering.get_loop(), "next_serial", None)
-        gathering.serial = next_serial() if next_serial is not None else id(gathering) >> 4
-    serial: int = gathering.serial
-    return serial
+    serial: int | None = getattr(gathering, "serial", None)
+    if serial is not None:
+        return serial
+    next_serial = getattr(gathering.get_loop(), "next_serial", None)
+    serial = gathering.serial = next_serial() if next_serial is not None else id(gathering) >> 4
+    return cast("int", serial)

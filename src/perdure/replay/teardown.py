@@ -6,8 +6,8 @@ the bit set, freeing a frame just drops what it holds. There is no API to set it
 and was probed at import (`FORGETS`). Elsewhere `finally` blocks do run, but on a closed loop with every guard up: commands, tasks and
 I/O are refused, errors go nowhere.
 
-What the walk does not reach (objects the user's code also keeps in module state, or in reference cycles) dies later in that same
-harmless way, outside every activation.
+What the walk does not reach (frames in objects that the user's code also keeps in module state, or in reference cycles) dies later in
+that same harmless way, outside every activation.
 """
 
 import asyncio
@@ -29,8 +29,9 @@ _WALK_MAX: Final = 20_000
 
 _SUSPENDABLE: Final[Any] = (CoroutineType, GeneratorType, AsyncGeneratorType)
 _NO_ENTRY: Final = (type, ModuleType)
-_OWNED: Final = 3 if sys.version_info < (3, 14) else 2
-"""References to an object with one owner, as counted below: the owner, the list of referents, the loop variable (borrowed by 3.14)."""
+_ALONE: Final[list[Any]] = [[]]
+_OURS: Final = sys.getrefcount(_ALONE[0])
+"""What the count says of an object that one list holds and nothing else."""
 
 
 class _Header(ctypes.Structure):
@@ -108,7 +109,7 @@ def release(loop: "WorkflowLoop", tasks: Iterable["asyncio.Task[Any]"]) -> None:
         return
     coroutines: list[Any] = [task.get_coro() for task in pending]
     if FORGETS:
-        _forget_all(coroutines)
+        _Walk(coroutines).run()
     with _quiet():
         for task in pending:
             _end(loop, task)
@@ -129,23 +130,43 @@ def _end(loop: "WorkflowLoop", task: Any) -> None:
         _cancel(waits_for)
 
 
-def _forget_all(coroutines: list[Any]) -> None:
-    """Forget `coroutines` and every suspended frame they own: awaited ones, and those held only by objects held only by them."""
-    for coroutine in coroutines:
-        if isinstance(coroutine, _SUSPENDABLE):
-            forget(coroutine)
-    to_visit = list(coroutines)
-    seen = {id(coroutine) for coroutine in coroutines}
-    while to_visit and len(seen) < _WALK_MAX:
-        for found in gc.get_referents(to_visit.pop()):
-            if id(found) in seen or isinstance(found, _NO_ENTRY):
-                continue
-            if isinstance(found, _SUSPENDABLE):
-                forget(found)
-            elif sys.getrefcount(found) > _OWNED + 1 or not gc.is_tracked(found):
-                continue
-            seen.add(id(found))
-            to_visit.append(found)
+class _Walk:
+    """Forgets suspended frames that die with a run: awaited ones, and those in objects that nobody else holds.
+
+    An object is entered once as many references to it were met as it has; so what others hold as well is never looked into.
+    """
+
+    def __init__(self, coroutines: list[Any]) -> None:
+        self._met: dict[int, list[Any]] = {}
+        """Id → the object and the references met, -1 once it was entered."""
+        self._to_visit: list[Any] = []
+        for coroutine in coroutines:
+            self._enter([coroutine, 0])
+
+    def run(self) -> None:
+        while self._to_visit and len(self._met) < _WALK_MAX:
+            for entry in self._referents(self._to_visit.pop()):
+                if entry[1] >= 0 and (isinstance(entry[0], _SUSPENDABLE) or sys.getrefcount(entry[0]) - _OURS == entry[1]):
+                    self._enter(entry)
+
+    def _referents(self, visited: Any) -> list[list[Any]]:
+        """Count the references of `visited`. The list that `gc` makes holds some too; it is gone when this returns."""
+        touched: list[list[Any]] = []
+        for found in gc.get_referents(visited):
+            if gc.is_tracked(found) and not isinstance(found, _NO_ENTRY):
+                entry = self._met.setdefault(id(found), [found, 0])
+                if entry[1] >= 0:
+                    entry[1] += 1
+                    touched.append(entry)
+        return touched
+
+    def _enter(self, entry: list[Any]) -> None:
+        found = entry[0]
+        entry[1] = -1
+        self._met[id(found)] = entry
+        self._to_visit.append(found)
+        if isinstance(found, _SUSPENDABLE):
+            forget(found)
 
 
 _quiet_lock: Final = threading.Lock()

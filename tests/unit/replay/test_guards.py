@@ -1,0 +1,221 @@
+"""Clock, chance, ids and the outside world as workflow code meets them."""
+
+# ruff: noqa: PTH, SIM115 – users call what these rules advise against, and it must be refused as well
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import urllib.request
+import uuid
+import warnings
+
+import pytest
+
+from perdure.core.errors import NondeterminismError
+from perdure.replay import guards
+from perdure.replay.activation import ACTIVE, unguarded
+
+
+def test_clocks_are_the_runs_own(stage):
+    """Epoch clocks give the recorded time, the others the time since the run's start."""
+
+    async def main():
+        await asyncio.sleep(90.5)
+        epoch = time.time(), time.time_ns(), time.gmtime(), time.ctime(), time.strftime("%Y-%m-%d %H:%M:%S")
+        return epoch, (time.monotonic(), time.perf_counter_ns(), time.process_time())
+
+    epoch, since_start = stage.run(main())
+    assert epoch[:2] == (1_700_000_090.5, 1_700_000_090_500_000_000)
+    assert epoch[2] == time.gmtime(1_700_000_090.5)
+    assert epoch[3:] == (time.ctime(1_700_000_090), time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1_700_000_090)))
+    assert since_start == (90.5, 90_500_000_000, 90.5)
+
+
+def test_chance_and_ids_come_from_the_run(stage, other):
+    """Every module function, unseeded generators and uuids repeat exactly; the process's own generator is not moved."""
+
+    async def main():
+        values = [random.random(), random.randint(1, 100), random.choice("abc"), random.sample(range(100), 3), random.gauss()]
+        values += [random.Random().random(), random.getrandbits(64), random.randbytes(4)]
+        shuffled = list(range(10))
+        random.shuffle(shuffled)
+        random.seed()
+        return values, shuffled, [uuid.uuid4(), uuid.uuid1(), uuid.uuid1(node=5)], random.random()
+
+    state = random.getstate()
+    first = stage.run(main())
+    assert first == other.run(main())
+    assert random.getstate() == state
+    four, one, with_node = first[2]
+    assert (four.version, one.version, with_node.node) == (4, 1, 5)
+    assert (one.time - 0x01B21DD213814000) // 10 == stage.now_us
+
+
+def test_outside_workflow_code_everything_is_real():
+    """Installed guards change nothing on other threads and between activations; installing again changes nothing."""
+    guards.install()
+    before = time.time, random.random, uuid.uuid4, asyncio.wait
+    guards.install()
+    assert before == (time.time, random.random, uuid.uuid4, asyncio.wait)
+    assert abs(time.time() - time.time_ns() / 1e9) < 5
+    assert uuid.uuid4() != uuid.uuid4()
+    assert len(os.urandom(8)) == 8
+    assert ACTIVE == []
+
+
+REFUSED = {
+    "open": lambda: open("/etc/hostname"),
+    "os.listdir": lambda: os.listdir("/"),
+    "os.mkdir": lambda: os.mkdir("/tmp/never-made"),
+    "os.system": lambda: os.system("true"),
+    "socket.__new__": lambda: socket.socket(),  # noqa: PLW0108
+    "socket.getaddrinfo": lambda: socket.getaddrinfo("localhost", 80),
+    "subprocess.Popen": lambda: subprocess.run(["true"], check=False),
+    "sqlite3.connect": lambda: sqlite3.connect(":memory:"),
+    "time.sleep": lambda: time.sleep(0.01),
+    "_thread.start_": lambda: threading.Thread(target=print).start(),
+    "tempfile.mkdtemp": lambda: tempfile.mkdtemp(),  # noqa: PLW0108
+    "urllib.Request": lambda: urllib.request.urlopen("http://127.0.0.1:9"),
+    "os.urandom()": lambda: os.urandom(4),
+    "os.urandom() ": lambda: secrets.token_hex(4),
+    "builtins.input": lambda: input(),  # noqa: PLW0108
+}
+
+
+@pytest.mark.rule("O8")
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_world_is_refused_with_call_and_line(stage, name):
+    """The error names the call and the user's line, and is recorded even when the code catches everything."""
+    call = REFUSED[name]
+    reached = []
+
+    async def main():
+        try:
+            call()
+        except NondeterminismError as error:
+            return str(error)
+        finally:
+            reached.append(True)
+
+    message = stage.run(main())
+    assert message.startswith(name.strip())
+    assert f"({__file__}:{call.__code__.co_firstlineno})" in message
+    assert stage.loop.violations == [message]
+    assert reached == [True]
+
+
+def test_fork_is_refused(stage):
+    """A child process would be a second run of the same id."""
+
+    async def main():
+        os.fork()
+
+    with pytest.raises(NondeterminismError, match=r"os\.fork"):
+        stage.run(main())
+
+
+def test_a_module_may_be_imported_inside_a_workflow(stage, tmp_path, monkeypatch):
+    """Its files are read, and what its top level takes of clock and chance is the process's, so the run's own is not moved."""
+    (tmp_path / "lazy_friend.py").write_text(
+        "import random, time, os, colorsys\nSTARTED = time.time()\nCHANCE = random.random()\nLIST = os.listdir('/')\nID = os.urandom(4)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    async def main():
+        import lazy_friend
+
+        return lazy_friend.STARTED, random.random()
+
+    started, drawn = stage.run(main())
+    assert started > stage.now_us / 1e6
+    assert drawn == random.Random(7).random()
+    assert stage.loop.violations == []
+    sys.modules.pop("lazy_friend")
+
+
+def test_reporting_may_read_sources_and_write_logs(stage, tmp_path):
+    """Tracebacks, warnings and logging to a file trip nothing."""
+    import linecache
+
+    logger = logging.getLogger("perdure.test.guards")
+    handler = logging.FileHandler(tmp_path / "log.txt", delay=True)
+    logger.addHandler(handler)
+
+    async def main():
+        linecache.clearcache()
+        try:
+            1 / 0  # noqa: B018
+        except ZeroDivisionError:
+            text = traceback.format_exc()
+            logger.exception("written to a file that opens now")
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("shown", stacklevel=1)
+        return text
+
+    with warnings.catch_warnings(record=True):
+        assert "1 / 0" in stage.run(main())
+    logger.removeHandler(handler)
+    handler.close()
+    assert "ZeroDivisionError" in (tmp_path / "log.txt").read_text()
+    assert stage.loop.violations == []
+
+
+def test_unguarded_work_inside_an_activation_is_real(stage):
+    """perdure's own work may read clock and disk; the guards are back after it, also on errors, also nested."""
+
+    async def main():
+        with unguarded():
+            with unguarded():
+                pass
+            real = time.time(), os.listdir("/")
+        try:
+            with unguarded():
+                raise KeyError  # noqa: TRY301
+        except KeyError:
+            pass
+        return real[0] != time.time(), time.time()
+
+    assert stage.run(main()) == (True, stage.now_us / 1e6)
+    with unguarded():
+        assert ACTIVE == []
+
+
+def test_guards_hold_in_code_called_straight(stage):
+    """Queries and validators run by `call_inside` see the same clock and the same refusals."""
+    assert stage.loop.call_inside(time.time) == stage.now_us / 1e6
+    with pytest.raises(NondeterminismError):
+        stage.loop.call_inside(os.listdir, "/")
+
+
+def test_another_thread_is_free_while_a_workflow_runs(stage):
+    """The hook refuses by thread, not by process."""
+    go, done = threading.Event(), threading.Event()
+    seen = []
+
+    def work():
+        go.wait(10)
+        seen.append((len(os.listdir("/")) > 0, time.time() > stage.now_us / 1e6, len(os.urandom(3))))
+        done.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+
+    async def main():
+        go.set()
+        assert done.wait(10)
+
+    stage.run(main())
+    thread.join()
+    assert seen == [(True, True, 3)]
+    assert stage.loop.violations == []
