@@ -33,7 +33,7 @@ class Child:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", module, *arguments, stdin=PIPE, stdout=PIPE, stderr=stderr, start_new_session=True
             )
-        return cls(module, process, log)
+        return cls(module.rpartition(".")[2], process, log)
 
     async def line(self) -> str:
         """The next line it says; empty when it has said its last."""
