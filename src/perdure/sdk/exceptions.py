@@ -1,7 +1,7 @@
 """Failures to exceptions: what was raised elsewhere, raised again here, as the same class when it can be.
 
-Classes are only looked up among modules already imported, never imported because data names them, and no code of theirs runs: an instance
-is made past `__init__`, then given its arguments and fields. Reading a failure never fails because of its class.
+Classes are only looked up among modules already imported, never imported because data names them. An instance is made past `__init__`, then
+given its arguments and fields; of its own code only `__str__` is run, to see that it can be. Reading never fails because of a class.
 """
 
 import asyncio
@@ -62,7 +62,18 @@ def _rebuilt(failure: Failure, *, outermost: bool) -> BaseException | None:
     if exc is None:
         return None
     _set_fields(exc, failure)
-    return typing.cast("BaseException", exc)
+    return typing.cast("BaseException", exc) if _can_be_shown(exc) else None
+
+
+def _can_be_shown(exc: Any) -> bool:
+    """False when its own text is made of something that did not travel: it would fail whoever prints it."""
+    try:
+        str(exc)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  user code may raise anything here
+        return False
+    return True
 
 
 def find_class(module: str, qualname: str) -> type[BaseException] | None:

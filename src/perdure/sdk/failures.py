@@ -31,6 +31,8 @@ PART_BYTES_MAX: Final = 64 * 1024
 
 _T = TypeVar("_T")
 _NO_STEP: Final[tuple[FailureKind, str, int]] = ("error", "", 0)
+_base: Final[Any] = BaseException
+"""For its own attributes, past whatever a class put over them."""
 _GROUP: Final[Any] = BaseExceptionGroup
 _part: Final = Converter(PART_BYTES_MAX)
 _C_FIELDS: Final[dict[type[BaseException], tuple[str, ...]]] = {
@@ -57,7 +59,7 @@ class _Links:
     def failure(self, exc: BaseException) -> Failure:
         self.seen.add(id(exc))
         cls = type(exc)
-        cause, context = _guarded(lambda: exc.__cause__, None), _guarded(lambda: exc.__context__, None)
+        cause, context = _base.__cause__.__get__(exc), _base.__context__.__get__(exc)
         kind, name, attempts = _guarded(lambda: _step(exc), _NO_STEP)
         return Failure(
             type=_guarded(lambda: _clean(_given_type(exc) or cls.__name__, NAME_CHARS_MAX), "Exception"),
@@ -69,7 +71,7 @@ class _Links:
             fields=_guarded(lambda: _fields(exc), ABSENT),
             details=_guarded(lambda: _details(exc), ABSENT),
             notes=_guarded(lambda: tuple(_notes(exc)), ()),
-            traceback=_guarded(lambda: _clean(traceback_text(exc), None), ""),
+            traceback=_guarded(lambda: _clean(traceback_text(_base.__traceback__.__get__(exc)), None), ""),
             kind=kind,
             name=name,
             attempts=attempts,
@@ -77,12 +79,12 @@ class _Links:
             next_retry_delay=_guarded(lambda: _delay(exc), -1),
             cause=self._next(cause),
             context=self._next(context),
-            suppress_context=_guarded(lambda: exc.__suppress_context__, False),
+            suppress_context=_base.__suppress_context__.__get__(exc),
             parts=tuple(self._parts(exc)),
         )
 
     def _next(self, exc: Any) -> Failure | None:
-        if not isinstance(exc, BaseException) or id(exc) in self.seen or len(self.seen) >= LINKS_MAX:
+        if exc is None or id(exc) in self.seen or len(self.seen) >= LINKS_MAX:
             return None
         return self.failure(exc)
 
@@ -103,6 +105,11 @@ def _guarded(look: Callable[[], _T], otherwise: _T) -> _T:
         return otherwise
 
 
+def _is(exc: Any, cls: Any) -> bool:
+    """`isinstance` that asks the type alone; it leaves type checkers with Any."""
+    return issubclass(type(exc), cls)
+
+
 def _clean(text: str, chars_max: int | None) -> str:
     """Text that can be written as UTF-8, not longer than `chars_max`."""
     plain = str.__str__(text)
@@ -121,42 +128,43 @@ def _message(exc: BaseException) -> str:
 
 def _bases(exc: BaseException) -> Iterator[str]:
     """Names of the base classes, nearest first; an application error's own class too when it goes by another name."""
-    mro: list[type] = list(type.mro(type(exc))) if _given_type(exc) else list(type.mro(type(exc)))[1:]
-    for cls in mro[:BASES_MAX]:
-        if cls is not object:
-            yield _name(cls)
+    cls: type[BaseException] = type(exc)
+    mro: list[type] = type.mro(cls)[0 if _given_type(exc) else 1 :]
+    for base in mro[:BASES_MAX]:
+        if base is not object:
+            yield _name(base)
 
 
-def _given_type(exc: BaseException) -> str | None:
-    given: Any = getattr(exc, "type", None) if isinstance(exc, ApplicationError) else None
+def _given_type(exc: Any) -> str | None:
+    given: Any = getattr(exc, "type", None) if _is(exc, ApplicationError) else None
     return given if isinstance(given, str) and given else None
 
 
-def _step(exc: BaseException) -> tuple[FailureKind, str, int]:
-    if isinstance(exc, (ActivityError, ChildWorkflowError)):
+def _step(exc: Any) -> tuple[FailureKind, str, int]:
+    if _is(exc, (ActivityError, ChildWorkflowError)):
         return exc.kind, _clean(exc.name, NAME_CHARS_MAX), int(exc.attempts)
     return _NO_STEP
 
 
 def _members(exc: Any) -> tuple[Any, ...]:
-    return exc.exceptions if isinstance(exc, _GROUP) else ()
+    return exc.exceptions if _is(exc, _GROUP) else ()
 
 
-def _args(exc: BaseException) -> list[Any]:
-    if isinstance(exc, BaseExceptionGroup):
+def _args(exc: Any) -> list[Any]:
+    if _is(exc, _GROUP):
         return [exc.message]
-    args = list(exc.args)
-    if isinstance(exc, OSError) and len(args) == 2 and exc.filename is not None:
+    args = list(_base.args.__get__(exc))
+    if _is(exc, OSError) and len(args) == 2 and exc.filename is not None:
         args.append(exc.filename)
         if exc.filename2 is not None:
             args += [None, exc.filename2]
     return args
 
 
-def _fields(exc: BaseException) -> Payload:
+def _fields(exc: Any) -> Payload:
     """A JSON object of the attributes that can be encoded; perdure's own errors keep most of theirs elsewhere in the failure."""
-    left_out = {"type", "details", "non_retryable", "next_retry_delay"} if isinstance(exc, ApplicationError) else set[str]()
-    if isinstance(exc, (ActivityError, ChildWorkflowError)):
+    left_out = {"type", "details", "non_retryable", "next_retry_delay"} if _is(exc, ApplicationError) else set[str]()
+    if _is(exc, (ActivityError, ChildWorkflowError)):
         left_out = {"name", "attempts", "kind"}
     encoded: dict[str, Payload] = {}
     for name, part in _attributes(exc).items():
@@ -186,24 +194,24 @@ def _attribute(exc: BaseException, name: str) -> Any:
     return _guarded(lambda: BaseException.__getattribute__(exc, name), None)
 
 
-def _details(exc: BaseException) -> Payload:
-    if not isinstance(exc, ApplicationError) or exc.details is None:
+def _details(exc: Any) -> Payload:
+    if not _is(exc, ApplicationError) or exc.details is None:
         return ABSENT
     return _part.encode(exc.details, "details")
 
 
-def _notes(exc: BaseException) -> Iterator[str]:
-    notes: Any = getattr(exc, "__notes__", ())
+def _notes(exc: Any) -> Iterator[str]:
+    notes: Any = BaseException.__getattribute__(exc, "__dict__").get("__notes__", ())
     for note in list(notes)[:NOTES_MAX]:
         yield _clean(note if isinstance(note, str) else repr(note), MESSAGE_CHARS_MAX)
 
 
-def _non_retryable(exc: BaseException) -> bool:
-    return isinstance(exc, PayloadTooLarge) or (isinstance(exc, PerdureError) and getattr(exc, "non_retryable", False) is True)
+def _non_retryable(exc: Any) -> bool:
+    return _is(exc, PayloadTooLarge) or (_is(exc, PerdureError) and getattr(exc, "non_retryable", False) is True)
 
 
-def _delay(exc: BaseException) -> int:
-    seconds = exc.next_retry_delay if isinstance(exc, ApplicationError) else None
+def _delay(exc: Any) -> int:
+    seconds = exc.next_retry_delay if _is(exc, ApplicationError) else None
     return -1 if seconds is None else round(seconds * 1_000_000)
 
 
@@ -245,4 +253,5 @@ def _short_texts(failure: Failure) -> Failure:
 
 
 def _alone(failure: Failure) -> Failure:
-    return structs.replace(failure, cause=None, context=None, parts=())
+    non_retryable = any(link.non_retryable for link in failure.chain())
+    return structs.replace(failure, non_retryable=non_retryable, cause=None, context=None, parts=())

@@ -4,17 +4,15 @@ Everything that needs `inspect` happens once per function. Binding that is not p
 generated function of the same parameters, so wrong arguments raise the very `TypeError` the author's own function would.
 """
 
-import functools
 import inspect
-import typing
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any, Final
 
 from perdure.core.errors import InvalidArgument
 from perdure.core.payload import Payload
 from perdure.sdk.converter import CONVERTER, Converter, read
+from perdure.sdk.hints import Unresolved, awaited, find_hints, resolved
 from perdure.sdk.readers import Reader
 
 _CACHED: Final = "__perdure_signatures__"
@@ -169,8 +167,8 @@ class Signature:
         """What the function returned, read by its return hint. Raises `InvalidArgument`."""
         reader = self._result_reader
         if reader is None:
-            hint = _awaited(self.hints().get("return", Any))
-            reader = self._result_reader = self._converter.reader(_resolved(hint, f"{self.name}()"), f"{self.name}()")
+            hint = awaited(self.hints().get("return", Any))
+            reader = self._result_reader = self._converter.reader(resolved(hint, f"{self.name}()"), f"{self.name}()")
         return read(payload, reader, f"{self.name}()")
 
     result = decode_result
@@ -183,7 +181,7 @@ class Signature:
         A hint that names something unknown is an `Unresolved`, and only an error where it is needed.
         """
         if self._hints is None:
-            hints = _find_hints(self.fn)
+            hints = find_hints(self.fn)
             if any(isinstance(hint, Unresolved) for hint in hints.values()):
                 return hints  # perhaps the module is still being imported
             self._hints = hints
@@ -193,65 +191,9 @@ class Signature:
         reader = self._readers.get(name)
         if reader is None:
             path = f"{label}({name})"
-            hint = _resolved(self.hints().get(name, Any), path)
+            hint = resolved(self.hints().get(name, Any), path)
             reader = self._readers[name] = self._converter.reader(hint, path)
         return reader
-
-
-class Unresolved:
-    """A hint that could not be evaluated, and why."""
-
-    __slots__ = ("reason", "text")
-
-    def __init__(self, text: str, reason: str) -> None:
-        self.text = text
-        self.reason = reason
-
-
-def _resolved(hint: Any, path: str) -> Any:
-    if isinstance(hint, Unresolved):
-        raise InvalidArgument(f"the hint `{hint.text}` of {path} cannot be resolved: {hint.reason}")
-    return hint
-
-
-def _find_hints(fn: Any) -> dict[str, Any]:
-    while isinstance(fn, functools.partial):
-        fn = fn.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    if isinstance(fn, type):
-        fn = vars(fn).get("__init__", fn.__new__)
-    elif not hasattr(fn, "__annotations__") or not hasattr(fn, "__name__"):
-        fn = type(fn).__call__
-    try:
-        return typing.get_type_hints(fn, include_extras=True)
-    except Exception:  # noqa: BLE001  one by one then: the others may still be good
-        fn = inspect.unwrap(fn)
-        return {name: _find_hint(fn, hint) for name, hint in getattr(fn, "__annotations__", {}).items()}
-
-
-def _find_hint(fn: Any, hint: Any) -> Any:
-    names = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=False)) if hasattr(fn, "__code__") else {}
-    local = {name: cell.cell_contents for name, cell in names.items() if _is_filled(cell)}
-    try:
-        alone: Any = SimpleNamespace(__annotations__={"hint": hint})
-        return typing.get_type_hints(alone, getattr(fn, "__globals__", {}), local, include_extras=True)["hint"]
-    except Exception as error:  # noqa: BLE001  an annotation may hold any expression
-        return Unresolved(str(hint), str(error))
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
-
-
-def _awaited(hint: Any) -> Any:
-    """What awaiting gives, when the return hint names the awaitable itself."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin in {Awaitable, Coroutine, Generator} and args:
-        return args[-1]
-    return hint
 
 
 def _binder(parameters: tuple[inspect.Parameter, ...], qualname: str) -> Callable[..., Any]:

@@ -20,11 +20,11 @@ _OURS: Final = str(Path(__file__).parent.parent) + "/"
 _FRAME: Final = re.compile(r'^  File "(.*)", line (\d+), in (.*)$', re.MULTILINE)
 
 
-def traceback_text(exc: BaseException) -> str:
-    """What Python would print of this one exception's traceback (no causes), without perdure's own frames when there are others."""
-    if exc.__traceback__ is None:
+def traceback_text(first: TracebackType | None) -> str:
+    """What Python would print of this traceback, without perdure's own frames when there are others."""
+    if first is None:
         return ""
-    entries = list(traceback.walk_tb(exc.__traceback__))
+    entries = list(traceback.walk_tb(first))
     theirs = [entry for entry in entries if not entry[0].f_code.co_filename.startswith(_OURS)]
     summary = traceback.StackSummary.extract(iter((theirs or entries)[-FRAMES_MAX:]))
     text = "".join(summary.format())
