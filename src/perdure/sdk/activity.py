@@ -12,14 +12,13 @@ from functools import cached_property, update_wrapper
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
-from perdure.sdk.failures import to_exception
-
 from perdure.core.commands import ScheduleActivity
 from perdure.core.errors import ActivityError, ApplicationError, InvalidArgument, OutsideContext
 from perdure.core.events import ActivityCompleted, ActivityFailed, ActivityTimedOut
 from perdure.core.failure import Failure, FailureKind
 from perdure.sdk.call import Call
 from perdure.sdk.context import ActivityAnswer, ActivityContext, WorkflowContext, activity_context
+from perdure.sdk.failures import to_exception
 from perdure.sdk.info import ActivityInfo
 from perdure.sdk.logger import ACTIVITY_LOGGER, ActivityLogger
 from perdure.sdk.options import ActivityOptions, CallOptions, command_fields, identifier

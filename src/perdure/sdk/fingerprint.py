@@ -78,8 +78,10 @@ class Fingerprint:
             if _package(base) == _package(cls):
                 self._class(base)
         for name, member in sorted(vars(cls).items()):
+            self.text(name)
+            if isinstance(member, SCALARS) and not name.startswith("__"):
+                self._constant(member)
             for part in _parts(member):
-                self.text(name)
                 self.code_of(part)
 
     def _first_time(self, thing: FunctionType | type) -> bool:

@@ -215,13 +215,20 @@ def test_options_override_per_call(scripted):
     assert (third.start_to_close, third.queue) == (30_000_000, "")
 
 
-@pytest.mark.parametrize("make", [lambda: Payments("s").charge(3, note="n"), lambda: Payments.charge(3, note="n")], ids=["bound", "class"])
+@pytest.mark.parametrize(
+    "make", [lambda: Payments("s").charge(3, note="n"), lambda: Payments.charge(3, note="n")], ids=["bound", "class"]
+)
 def test_methods_are_scheduled_without_self(scripted, make):
     """From workflow code a method is scheduled by name, on an instance or on the class; the worker's own instance runs it."""
     scripted.complete("ok")
     assert scripted.run(make()) == "ok"
     (command,) = scripted.scheduled
-    assert (command.name, command.queue, command.input, command.keywords) == ("take", "bank", (payload(3),), {"note": payload("n")})
+    assert (command.name, command.queue, command.input, command.keywords) == (
+        "take",
+        "bank",
+        (payload(3),),
+        {"note": payload("n")},
+    )
 
 
 def test_calls_in_tasks_are_durable_too(scripted):
@@ -236,7 +243,9 @@ def test_calls_in_tasks_are_durable_too(scripted):
         return [*got, task.result(), await asyncio.wait_for(charge(Order("4", 4)), 5)]
 
     assert scripted.run(code()) == ["a", "b", "c", "d"]
-    assert [bytes(command.input[0]) for command in scripted.scheduled] == [b'{"id":"%d","cents":%d}' % (n, n) for n in (1, 2, 3, 4)]
+    assert [bytes(command.input[0]) for command in scripted.scheduled] == [
+        b'{"id":"%d","cents":%d}' % (n, n) for n in (1, 2, 3, 4)
+    ]
 
 
 def test_wrong_arguments_are_not_scheduled(scripted):
@@ -283,8 +292,10 @@ def test_timeouts_and_lost_workers(scripted, kind):
 
 def test_a_failure_that_is_no_exception_of_the_activity(scripted):
     """Attempts that ran out because workers were lost are no error of the activity's code."""
-    scripted.answers.append(ActivityFailed(id=9, time=0, command=8, failure=Failure(type="ActivityError", kind="lost"), attempt=1))
-    with pytest.raises(ActivityError, match="charge lost its worker after 1 attempt$") as caught:
+    scripted.answers.append(
+        ActivityFailed(id=9, time=0, command=8, failure=Failure(type="ActivityError", kind="lost"), attempt=1)
+    )
+    with pytest.raises(ActivityError, match=r"charge lost its worker after 1 attempt$") as caught:
         scripted.run(charge(Order("1", 1)))
     assert (caught.value.kind, caught.value.__cause__) == ("lost", None)
 
@@ -381,5 +392,11 @@ def test_the_logger_knows_the_attempt(attempt, caplog):
     activity.logger.warning("outside")
     inside, outside = caplog.records
     assert (inside.getMessage(), inside.funcName) == ("slow bank", "test_the_logger_knows_the_attempt")
-    assert (inside.workflow_id, inside.run_id, inside.activity, inside.attempt, inside.bank) == ("order-1", "run-1", "charge", 3, "b")
+    assert (inside.workflow_id, inside.run_id, inside.activity, inside.attempt, inside.bank) == (
+        "order-1",
+        "run-1",
+        "charge",
+        3,
+        "b",
+    )
     assert not hasattr(outside, "workflow_id")

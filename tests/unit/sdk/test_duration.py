@@ -40,7 +40,18 @@ def test_microseconds_never_come_early(seconds):
 
 @pytest.mark.parametrize(
     "value",
-    [float("nan"), float("inf"), -float("inf"), 1e300, 10**400, 3_155_760_001, DURATION_MAX + timedelta.resolution * 10, True, "3", None],
+    [
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+        1e300,
+        10**400,
+        3_155_760_001,
+        DURATION_MAX + timedelta.resolution * 10,
+        True,
+        "3",
+        None,
+    ],
 )
 def test_what_is_no_duration(value):
     """NaN, infinity, more than 100 years and other types are refused by name."""

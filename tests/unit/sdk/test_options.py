@@ -64,7 +64,7 @@ def test_retry_takes_timedeltas_and_classes():
 )
 def test_retry_refuses(fields):
     """A field out of its bounds is named when the policy is made, not when something fails."""
-    with pytest.raises(InvalidArgument, match=f"Retry.{next(iter(fields))}"):
+    with pytest.raises(InvalidArgument, match=rf"Retry\.{next(iter(fields))}"):
         Retry(**fields)
 
 
@@ -92,7 +92,14 @@ def test_delays_of_the_default():
 def test_fields_hold_only_what_differs():
     """What only repeats a default stays out of commands; the rest is in the command's own units."""
     fields = command_fields(
-        {"queue": "gpu", "start_to_close": 1.5, "heartbeat": timedelta(seconds=3), "retry": Retry(), "priority": 0, "on_cancel": "wait"}
+        {
+            "queue": "gpu",
+            "start_to_close": 1.5,
+            "heartbeat": timedelta(seconds=3),
+            "retry": Retry(),
+            "priority": 0,
+            "on_cancel": "wait",
+        }
     )
     assert fields == {"queue": "gpu", "start_to_close": 1_500_000, "heartbeat": 3_000_000, "on_cancel": "wait"}
     assert ScheduleActivity(at=1, name="x", **fields).queue == "gpu"
@@ -159,7 +166,7 @@ def test_unknown_options_are_type_errors():
 @pytest.mark.parametrize("value", ["", "a\x00b", "a\x7f", "a\x9f", "\ud800", "é" * 128, 3, None])
 def test_what_is_no_identifier(value):
     """Empty, too long in bytes, control characters, lone surrogates and other types are refused by name."""
-    with pytest.raises(InvalidArgument, match="^queue "):
+    with pytest.raises(InvalidArgument, match=r"^queue "):
         identifier(value, "queue")
 
 

@@ -215,7 +215,9 @@ def test_receive_anything(scripted):
     assert scripted.run(code()) == [[1, {"b": None}], "next"]
 
 
-@pytest.mark.parametrize("sent", [signal("maybe"), signal(True, True), signal(True, why=""), signal()], ids=["type", "two", "keyword", "none"])
+@pytest.mark.parametrize(
+    "sent", [signal("maybe"), signal(True, True), signal(True, why=""), signal()], ids=["type", "two", "keyword", "none"]
+)
 def test_receive_refuses_what_does_not_fit(scripted, sent):
     """The error names the signal; the next one is taken by the next call."""
     scripted.signals["approve"] = [sent, signal(True)]

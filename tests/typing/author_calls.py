@@ -1,0 +1,188 @@
+# pyright: strict
+"""What authors write. Lines marked `# error` must be type errors, all others must not; never run, only read by type checkers."""
+
+import asyncio
+from collections.abc import Coroutine  # noqa: TC003  as authors write it
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any, Literal, assert_type
+from uuid import UUID
+
+from perdure.errors import ActivityError, ApplicationError, ResourceExhausted
+from perdure.sdk.activity import Activity, activity
+from perdure.sdk.call import Call
+from perdure.sdk.options import Retry
+from perdure.sdk.workflow import Workflow, workflow
+
+
+@dataclass
+class Order:
+    id: str
+    cents: int = 0
+
+
+@activity
+async def charge(order: Order, cents: int = 1) -> str:
+    return order.id * cents
+
+
+@activity(
+    retry=Retry(max_attempts=5, non_retryable=(ValueError, "Declined")), start_to_close=30, heartbeat=timedelta(seconds=3)
+)
+def label(order_id: str, *, express: bool = False) -> bytes:
+    return order_id.encode() * express
+
+
+@activity()
+async def ping() -> None: ...
+
+
+@activity(name="sum", queue=None, on_cancel="wait", priority=3, summary="adds", idempotency_key="k", start_to_close=None)
+def add(*numbers: int, **named: float) -> float:
+    return sum(numbers) + sum(named.values())
+
+
+class Payments:
+    @activity
+    async def take(self, order: Order, *, note: str = "") -> int:
+        return order.cents + len(note)
+
+    @activity(queue="bank")
+    def refund(self, cents: int) -> str:
+        return str(cents)
+
+
+@workflow
+async def fulfil(order: Order, note: str = "") -> int:
+    text, data = await asyncio.gather(charge(order), label(order.id, express=True))
+    assert_type(text, str)
+    assert_type(data, bytes)
+    assert_type(await asyncio.wait_for(charge(order, 2), 3), str)
+    assert_type(await asyncio.wait_for(charge(order, cents=2), timeout=3), str)
+    assert_type(await asyncio.shield(label("x")), bytes)
+    assert_type(asyncio.create_task(charge(order)), asyncio.Task[str])
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(label(order.id))
+    assert_type(task.result(), bytes)
+    assert_type(await ping(), None)
+    assert_type(await add(1, 2, 3, four=4.0), float)
+    async with asyncio.timeout(3):
+        assert_type(await workflow.receive("approve", bool), bool)
+    assert_type(await workflow.receive("lines", list[Order]), list[Order])
+    assert_type(await workflow.receive("order", type=Order), Order)
+    assert_type(await workflow.receive("anything"), Any)
+    assert_type(await workflow.receive("choice", Literal["yes", "no"]), Any)
+    return len(text) + len(data) + len(note)
+
+
+@workflow(name="quick", queue="fast", timeout=timedelta(hours=1), retry=Retry(initial=0.5, factor=3))
+async def quick(payments: str) -> None:
+    shop = Payments()
+    assert_type(await shop.take(Order("1"), note="n"), int)
+    assert_type(await Payments.take(Order("1"), note="n"), int)
+    assert_type(await shop.refund(3), str)
+    assert_type(await shop.refund.options(start_to_close=3)(cents=3), str)
+    assert_type(await charge.options(queue="gpu", retry=None, heartbeat=None)(Order(payments)), str)
+    await workflow.sleep(1.5)
+    await workflow.sleep(timedelta(days=1), summary="tomorrow")
+    await workflow.sleep_until(datetime.now(UTC), "now")
+    assert_type(workflow.now(), datetime)
+    assert_type(workflow.time(), float)
+    assert_type(workflow.random(), Random)
+    assert_type(workflow.uuid4(), UUID)
+    assert_type(workflow.uuid7(), UUID)
+    assert_type(workflow.version("tax", 0, 2), int)
+    assert_type(workflow.patched("tax"), bool)
+    assert_type(workflow.side_effect(lambda: 3), int)
+    assert_type(workflow.side_effect(lambda: "3", int), int)
+    assert_type(workflow.is_replaying(), bool)
+    assert_type(workflow.info().started_at, datetime)
+    assert_type(workflow.info().memo["x"], Any)
+    workflow.logger.info("hello %s", payments, extra={"a": 1})
+    async with workflow.saga() as saga:
+        saga.add(label("x"))
+        saga.add(charge(Order("1")))
+        await saga.compensate()
+    if payments:
+        workflow.continue_as_new(payments)
+    try:
+        await ping()
+    except ActivityError as error:
+        assert_type(error.attempts, int)
+        raise ApplicationError("no", type="Declined", details=[1], non_retryable=True, next_retry_delay=3) from error
+
+
+@activity
+def beat() -> None:
+    activity.heartbeat("row", 3)
+    assert_type(activity.info().heartbeat_details, tuple[Any, ...])
+    assert_type(activity.info().deadline, datetime | None)
+    if activity.is_cancelled() or activity.is_stopping():
+        activity.logger.warning("stopping")
+
+
+def values() -> None:
+    assert_type(charge(Order("1")), Call[str])
+    assert_type(fulfil(Order("1"), note="n"), Call[int])
+    assert_type(label.name, str)
+    assert_type(label.options(priority=1)("x"), Call[bytes])
+    as_coroutine: Coroutine[None, None, str] = charge(Order("1"))
+    as_activity: Activity[[], None] = ping
+    as_workflow: Workflow[[str], None] = quick
+    assert_type(Retry().delay(3), float)
+    assert_type(ResourceExhausted("full", retry_after=3).retry_after, float)
+    print(as_coroutine, as_activity, as_workflow, charge.fn, fulfil.fn, UUID(int=0))
+
+
+async def mistakes(order: Order) -> None:
+    await charge()  # error
+    await charge("order")  # error
+    await charge(order, cents="2")  # error
+    await charge(order, colour=3)  # error
+    await charge(order, 1, 2)  # error
+    await label("x", True)  # error
+    await label(order)  # error
+    await ping(1)  # error
+    await add("1")  # error
+    await fulfil()  # error
+    await fulfil(order, note=3)  # error
+    await quick(3)  # error
+    await Payments().take("order")  # error
+    await Payments().take(order, "note")  # error
+    await Payments.refund("3")  # error
+    await charge.options(start_to_close="3")(order)  # error
+    await charge.options(queue="gpu")("order")  # error
+    await charge.options(name="other")(order)  # error
+    wrong: int = await charge(order)  # error
+    first, second = await asyncio.gather(charge(order), label("x"))
+    wrong = first  # error
+    wrong = second  # error
+    wrong = await asyncio.create_task(label("x"))  # error
+    flag = await workflow.receive("approve", bool)
+    wrong = await workflow.receive("name", str) + flag  # error
+    await workflow.receive(3)  # error
+    await workflow.sleep("3")  # error
+    await workflow.sleep_until(3.0)  # error
+    workflow.version("tax", "0", 1)  # error
+    workflow.side_effect(3)  # error
+    workflow.saga().add(charge)  # error
+    workflow.start_child(fulfil(order))  # error
+    activity.complete_later()  # error
+    Retry(attempts=3)  # error
+    Retry(max_attempts="3")  # error
+    Retry(non_retryable=(3,))  # error
+    ApplicationError("no", kind="error")  # error
+    ActivityError("no", kind="nonsense")  # error
+    print(wrong, flag, workflow.nothing)  # error
+
+
+def bad_definitions() -> None:
+    activity(retries=3)  # error
+    activity(start_to_close="3")  # error
+    activity(on_cancel="maybe")  # error
+    activity(3)  # error
+    workflow(start_to_close=3)  # error
+    workflow(timeout="3")  # error
+    workflow(lambda: 3)  # error
+    workflow(Payments)  # error
