@@ -61,7 +61,7 @@ class Signature:
         self._limit = len(positional)
         self._required = sum(p.default is p.empty for p in positional)
         self._simple = all(p.default is not p.empty for p in keyword_only)
-        self._call = _binder(everything, getattr(fn, "__qualname__", self.name))
+        self._call = _binder(everything, getattr(fn, "__qualname__", self.name), skip_self=skip_self)
         self._hints: dict[str, Any] | None = None
         self._readers: dict[str, Reader] = {}
         self._result_reader: Reader | None = None
@@ -196,8 +196,11 @@ class Signature:
         return reader
 
 
-def _binder(parameters: tuple[inspect.Parameter, ...], qualname: str) -> Callable[..., Any]:
-    """A function of the same parameters that gives (positional, rest, keyword-only, extra), with `_MISSING` for what was left out."""
+def _binder(parameters: tuple[inspect.Parameter, ...], qualname: str, *, skip_self: bool) -> Callable[..., Any]:
+    """A function of the same parameters that gives (positional, rest, keyword-only, extra), with `_MISSING` for what was left out.
+
+    With `skip_self` it takes the first parameter, so that errors count it, and does not give it back.
+    """
     text: list[str] = []
     groups: dict[Any, list[str]] = defaultdict(list)
     for parameter in parameters:
@@ -212,6 +215,8 @@ def _binder(parameters: tuple[inspect.Parameter, ...], qualname: str) -> Callabl
     if groups[inspect.Parameter.POSITIONAL_ONLY] and "/" not in text:
         text.append("/")
     positional = groups[inspect.Parameter.POSITIONAL_ONLY] + groups[inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    if skip_self:
+        del positional[:1]
     rest = (groups[inspect.Parameter.VAR_POSITIONAL] or ["()"])[0]
     named = ", ".join(f"{name!r}: {name}" for name in groups[inspect.Parameter.KEYWORD_ONLY])
     extra = (groups[inspect.Parameter.VAR_KEYWORD] or ["{}"])[0]

@@ -102,6 +102,9 @@ def test_wrong_arguments_of_a_method() -> None:
     """A method found on its class counts `self` in its errors, as Python does, and takes none."""
     signature = Signature.of(Cart.run, skip_self=True)
     assert signature.unbind(*signature.bind(("ann",), {}, "Cart.run")) == (["ann"], {})
+    assert shown(signature.bind((), {"user": "ann", "n": 2}, "Cart.run")) == ([b'"ann"', b"2"], {})
+    assert shown(signature.bind((), {"n": 2, "user": "ann"}, "Cart.run")) == ([b'"ann"', b"2"], {})
+    assert signature.unbind((Raw(b'"ann"'),), {"n": Raw(b"2")}) == (["ann"], {"n": 2})
     with pytest.raises(TypeError) as python:
         _ = Cart().run("ann", 2, 3)  # type: ignore[call-arg]
     with pytest.raises(TypeError) as ours:
