@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import sys
-import threading
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from perdure import Client, Handle
 from perdure.demo import orders
 from perdure.demo.book import Book
 from perdure.demo.buyers import Purchase, purchases
+from perdure.demo.lifeline import when_input_ends
 from perdure.demo.orders import Receipt, fulfil
 from perdure.errors import PerdureError, WorkflowAlreadyStarted, WorkflowClosed
 
@@ -98,16 +98,6 @@ class Desk:
         print(json.dumps({"accepted": len(self._accepted), "ended": self._ended}), flush=True)
 
 
-def _die_at_end_of_input() -> None:
-    """Die as soon as whoever started this process is gone: standard input ends. It is made to be killed; nothing needs tidying."""
-
-    def watch() -> None:
-        sys.stdin.buffer.read()
-        os._exit(1)
-
-    threading.Thread(target=watch, name="end-of-input", daemon=True).start()
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m perdure.demo.engine", description="the demo's engine and its buyers")
     parser.add_argument("--data", type=Path, required=True, help="where the journal lies")
@@ -130,5 +120,5 @@ async def _main(arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    _die_at_end_of_input()
+    when_input_ends(lambda: os._exit(1))  # it is made to be killed; nothing needs tidying
     asyncio.run(_main(_arguments()))

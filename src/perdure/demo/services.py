@@ -8,8 +8,6 @@ written on the event loop on purpose: one request at a time reaches it, and none
 import argparse
 import asyncio
 import socket
-import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from perdure.demo.faults import MODES, FaultPlan
 from perdure.demo.ledger import SERVICE_OF, Ledger
+from perdure.demo.lifeline import when_input_ends
 
 
 class LosableProtocol(H11Protocol):
@@ -77,16 +76,6 @@ def _problem(status: int, reason: str) -> Response:
     return JSONResponse({"reason": reason}, status_code=status)
 
 
-def _stop_at_end_of_input(server: uvicorn.Server) -> None:
-    """Stop when whoever started this process is gone: the other end of standard input closes, however it died."""
-
-    def watch() -> None:
-        sys.stdin.buffer.read()
-        server.should_exit = True
-
-    threading.Thread(target=watch, name="end-of-input", daemon=True).start()
-
-
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m perdure.demo.services", description="mock payments, shipping and drivers")
     parser.add_argument("--dir", type=Path, required=True, help="where ledger.jsonl lies")
@@ -110,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with socket.create_server(("127.0.0.1", arguments.port)) as listening:
         print(listening.getsockname()[1], flush=True)
         if arguments.until_eof:
-            _stop_at_end_of_input(server)
+            when_input_ends(lambda: setattr(server, "should_exit", True))
         try:
             server.run(sockets=[listening])
         finally:

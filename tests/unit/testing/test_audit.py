@@ -144,6 +144,16 @@ def test_books_that_agree(books: Writer, tmp_path: Path) -> None:
     assert (counts.requests, counts.shipments_refused) == (11, 1)
 
 
+@pytest.mark.rule("F18")
+def test_duplicates_are_told_apart(books: Writer, tmp_path: Path) -> None:
+    """A repeat after a lost reply is absorbed; a repeat after an answer shows that the asker died with it."""
+    key = effect(books, "small", "charge")["key"]
+    asked = {"line": "request", "operation": "charge", "order_id": "small", "key": key, "delivery": 2}
+    books.ledger += [asked | {"outcome": outcome} for outcome in ("absorbed", "forgotten", "absorbed", "failed", "absorbed")]
+    counts = audit(*books.save(tmp_path)).counts
+    assert (counts.duplicates_absorbed, counts.answers_unheard) == (3, 1)
+
+
 def doubled_under_its_key(books: Writer) -> None:
     books.ledger.append(dict(effect(books, "small", "charge")))
 

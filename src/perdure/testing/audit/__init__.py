@@ -58,5 +58,16 @@ def _count(books: Books) -> Counts:
         requests_failed=requests("failed"),
         replies_lost=requests("forgotten"),
         duplicates_absorbed=requests("absorbed"),
+        answers_unheard=_answers_unheard(books),
         shipments_refused=requests("refused"),
     )
+
+
+def _answers_unheard(books: Books) -> int:
+    """Duplicates that came although the delivery before them had been answered: the window in which only the key helps."""
+    last: dict[str, str] = {}
+    unheard = 0
+    for request in books.requests:
+        unheard += request["outcome"] == "absorbed" and last.get(request["key"]) in {"done", "absorbed"}
+        last[request["key"]] = request["outcome"]
+    return unheard

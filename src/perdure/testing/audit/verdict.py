@@ -33,6 +33,8 @@ class Counts:
     requests_failed: int = 0
     replies_lost: int = 0
     duplicates_absorbed: int = 0
+    answers_unheard: int = 0
+    """Of the duplicates, those whose answer had been given: whoever asked died before it could write the answer down."""
     shipments_refused: int = 0
 
 
@@ -51,6 +53,7 @@ LABELS = {
     "requests_failed": "… answered 503",
     "replies_lost": "… done, but the reply was lost",
     "duplicates_absorbed": "… seen before, absorbed by their key",
+    "answers_unheard": "   … though it had been answered: the asker had died",
     "shipments_refused": "… refused for good",
 }
 
