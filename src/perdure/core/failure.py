@@ -57,7 +57,7 @@ class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     def chain(self) -> "list[Failure]":
         """This failure and its `__cause__` chain, outermost first."""
-        links = [self]
+        links: list[Failure] = [self]
         while (cause := links[-1].cause) is not None:
             links.append(cause)
         return links

@@ -30,7 +30,7 @@ def retry_delay(policy: RetryPolicy, attempt: int, chance: float = 0.0) -> float
     base = min(policy.initial, cap)
     if base > 0 and policy.factor > 1:
         try:
-            base = min(cap, base * policy.factor ** max(0, attempt - 1))
+            base = min(cap, base * float(policy.factor) ** max(0, attempt - 1))
         except OverflowError:
             base = cap
     return min(DELAY_MAX_S, base * (1.0 + policy.jitter * chance))

@@ -32,13 +32,13 @@ class ActivityState(Struct, kw_only=True):
     """Number of the attempt that is claimed, or may be claimed next."""
     attempts_failed: int = 0
     retry_at: int = 0
-    """Instant before which the next attempt may not be claimed; 0 = at once."""
+    """Instant before which `attempt` may not be claimed; 0 = at once. Stays as it is while that attempt runs."""
     claim: ActivityClaimed | None = None
     """The live claim's note; it may be applied before it is written (see `claim_noted`)."""
     claim_noted: bool = False
     """The claim's note is part of what is written."""
     last_failure: Failure | None = None
-    failures: list[AttemptFailed] = field(default_factory=list)
+    failures: list[AttemptFailed] = field(default_factory=list[AttemptFailed])
     """First and last failed attempts, bounded by the limits."""
     heartbeat: Payload = ABSENT
     cancel_requested: bool = False
@@ -79,18 +79,18 @@ class RunState(Struct, kw_only=True):
     """`based_on` of the last accepted decision that had commands; strictly rising, so it serves as the decision fence."""
     covered: int = 0
     """Every event up to here was seen by an accepted decision."""
-    activities: dict[int, ActivityState] = field(default_factory=dict)
-    timers: dict[int, TimerStarted] = field(default_factory=dict)
-    ordinals: dict[str, int] = field(default_factory=dict)
+    activities: dict[int, ActivityState] = field(default_factory=dict[int, ActivityState])
+    timers: dict[int, TimerStarted] = field(default_factory=dict[int, TimerStarted])
+    ordinals: dict[str, int] = field(default_factory=dict[str, int])
     """How many activities of each name were scheduled."""
-    unseen_signals: list[SignalReceived] = field(default_factory=list)
-    unseen_cancels: list[CancelRequested] = field(default_factory=list)
-    attributes: dict[str, Attribute] = field(default_factory=dict)
+    unseen_signals: list[SignalReceived] = field(default_factory=list[SignalReceived])
+    unseen_cancels: list[CancelRequested] = field(default_factory=list[CancelRequested])
+    attributes: dict[str, Attribute] = field(default_factory=dict[str, Attribute])
     details: str = ""
     closing: ClosingEvent | Terminated | TimedOut | None = None
     quarantine: Quarantined | None = None
-    failed_builds: list[str] = field(default_factory=list)
-    refused_builds: dict[str, str] = field(default_factory=dict)
+    failed_builds: list[str] = field(default_factory=list[str])
+    refused_builds: dict[str, str] = field(default_factory=dict[str, str])
     """Builds too old for the run, and the change id each lacks."""
     build_id: str = ""
     paused: bool = False
@@ -103,7 +103,7 @@ class RunState(Struct, kw_only=True):
     """Volatile: like `covered`, of decisions without commands whose note is not written yet."""
     sticky: str = ""
     """Volatile: the worker that holds the run warm."""
-    unnoted: list[int] = field(default_factory=list)
+    unnoted: list[int] = field(default_factory=list[int])
     """Volatile: activities whose claim is not written yet; it is, with the run's next transition, if it still lives then."""
 
     @property
@@ -133,10 +133,11 @@ class WorkflowState(Struct, kw_only=True):
     run: RunState | None = None
     start_request_id: str = ""
     """Request id of the start that made the current or last run's chain."""
-    signal_ids: dict[str, int] = field(default_factory=dict)
+    signal_ids: dict[str, int] = field(default_factory=dict[str, int])
     """Remembered signal ids and when each was received, oldest first."""
-    cancel_ids: dict[str, int] = field(default_factory=dict)
-    update_ids: dict[str, int] = field(default_factory=dict)
+    cancel_ids: dict[str, int] = field(default_factory=dict[str, int])
+    update_ids: dict[str, int] = field(default_factory=dict[str, int])
+    terminate_ids: dict[str, int] = field(default_factory=dict[str, int])
 
 
 def is_closing(event: AnyEvent) -> bool:

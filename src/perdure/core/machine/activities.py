@@ -1,6 +1,7 @@
 """Activities between their schedule and their answer: claims, attempts that fail, retries, timeouts, heartbeats, cancel."""
 
 from hashlib import blake2b
+from math import ceil
 
 from perdure.core.events import ActivityCancelled, ActivityFailed, ActivityScheduled, ActivityTimedOut
 from perdure.core.failure import Failure, FailureKind
@@ -20,6 +21,9 @@ from perdure.core.tasks import CancelNotice, Task
 from perdure.core.volatile import Beat, ClaimLife, ClaimReleased, ClaimUnnoted
 
 MICRO = 1_000_000
+
+RELEASE_PAUSE = MICRO
+"""An attempt given back untouched is offered again after so many microseconds."""
 
 
 def task_of(state: WorkflowState, run: RunState, scheduled: ActivityScheduled, attempt: int) -> Task:
@@ -59,6 +63,8 @@ def claim_activity(state: WorkflowState, request: ClaimActivity, now: int) -> De
     if activity.attempt != request.attempt:
         return only(NotWanted(reason=f"attempt {activity.attempt} is the current one"))
     if activity.claim is not None:
+        if activity.claim.token == request.token:
+            return _claimed_again(Draft(state, run, now), activity, activity.claim, request)
         return only(NotWanted(reason="claimed by another worker"))
     if activity.cancel_requested or activity.retry_at > now:
         return only(NotWanted(reason="not due"))
@@ -83,6 +89,13 @@ def claim_activity(state: WorkflowState, request: ClaimActivity, now: int) -> De
     return draft.outcome(ActivityClaimReply(claim=reply))
 
 
+def _claimed_again(draft: Draft, activity: ActivityState, note: ActivityClaimed, request: ClaimActivity) -> Decided:
+    """The same claim once more: its reply was lost, or the worker presents it to a new owner, which learns that the worker lives."""
+    draft.volatile += [ClaimLife(request.command, request.lives_for), Beat(request.command, draft.now)]
+    reply = granted(draft, activity.event, note, activity, request.lives_for)
+    return draft.outcome(ActivityClaimReply(claim=reply))
+
+
 def _must_be_durable(activity: ActivityState) -> bool:
     """A claim on which a policy depends is written before the attempt runs: the last allowed one, or one with a bound on waiting."""
     retry = activity.event.retry
@@ -94,7 +107,7 @@ def granted(
 ) -> ActivityClaim:
     """What the worker is told, with the wakes that watch over the attempt."""
     state, run = draft.state, draft.run
-    deadlines = []
+    deadlines: list[int] = []
     if scheduled.start_to_close:
         deadlines.append(note.time + scheduled.start_to_close)
         draft.wake(deadlines[-1], due(draft, scheduled.id, note.attempt, "start_to_close"))
@@ -104,7 +117,7 @@ def granted(
         draft.wake(note.time + scheduled.heartbeat, due(draft, scheduled.id, note.attempt, "heartbeat"))
     if lives_for:
         draft.wake(note.time + lives_for, due(draft, scheduled.id, note.attempt, "lost", note.token))
-    claim = ActivityClaim(
+    return ActivityClaim(
         namespace=state.namespace,
         workflow_id=state.workflow_id,
         run_id=run.started.run_id,
@@ -124,7 +137,6 @@ def granted(
         deadline=min(deadlines, default=0),
         **({} if activity is None or is_absent(activity.heartbeat) else {"heartbeat_details": activity.heartbeat}),
     )
-    return claim
 
 
 def release_activity(state: WorkflowState, request: ReleaseActivity, now: int) -> Decided:
@@ -138,7 +150,8 @@ def release_activity(state: WorkflowState, request: ReleaseActivity, now: int) -
         draft.add(_cancelled(draft, activity))
     else:
         draft.volatile.append(ClaimReleased(request.command))
-        draft.tasks.append(task_of(state, run, activity.event, activity.attempt))
+        # Not at once: the worker that gave it back is likely to be asked again.
+        draft.wake(now + RELEASE_PAUSE, task_of(state, run, activity.event, activity.attempt))
     return draft.outcome(Taken(run_id=run.run_id))
 
 
@@ -233,7 +246,7 @@ def _next_delay(draft: Draft, activity: ActivityState, failure: Failure | None, 
     elif failure is not None and failure.next_retry_delay >= 0:
         delay = failure.next_retry_delay
     else:
-        delay = int(retry_delay(retry, activity.attempt, _chance(draft.run.run_id, scheduled.id, activity.attempt)) * MICRO)
+        delay = ceil(retry_delay(retry, activity.attempt, _chance(draft.run.run_id, scheduled.id, activity.attempt)) * MICRO)
     if scheduled.schedule_to_close and draft.now + delay >= scheduled.time + scheduled.schedule_to_close:
         return None
     return delay

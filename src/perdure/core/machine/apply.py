@@ -103,6 +103,8 @@ def _activity_answered(
 ) -> None:
     run = _input(state, event)
     run.activities.pop(event.command, None)
+    if event.command in run.unnoted:
+        run.unnoted.remove(event.command)
     if isinstance(event, ev.ActivityCompleted):
         run.bytes += len(bytes(event.result))
 
@@ -192,6 +194,8 @@ def _closed_by_engine(state: WorkflowState, event: ev.Terminated | ev.TimedOut) 
     run = _run(state)
     _appended(run, event)
     _close(run, event)
+    if isinstance(event, ev.Terminated) and event.request_id:
+        remember(state.terminate_ids, event.request_id, event.time)
 
 
 # ----------------------------------------------------------------------------------------------------------------- notes
@@ -208,8 +212,11 @@ def _activity_claimed(state: WorkflowState, note: nt.ActivityClaimed) -> None:
     activity = run.activities.get(note.command)
     if activity is None:
         return
-    _claim(activity, note)
-    activity.claim_noted = True
+    if note.token:
+        _claim(activity, note)
+    else:
+        _unclaim(activity)  # a claim that was written was given back
+    activity.claim_noted = bool(note.token)
     if note.command in run.unnoted:
         run.unnoted.remove(note.command)
 
@@ -217,8 +224,13 @@ def _activity_claimed(state: WorkflowState, note: nt.ActivityClaimed) -> None:
 def _claim(activity: ActivityState, note: nt.ActivityClaimed) -> None:
     activity.attempt = note.attempt
     activity.claim = note
-    activity.retry_at = 0
     activity.beat_at = max(activity.beat_at, note.time)
+
+
+def _unclaim(activity: ActivityState) -> None:
+    activity.claim = None
+    activity.claim_noted = False
+    activity.beat_at = activity.lives_for = 0
 
 
 def _attempt_failed(state: WorkflowState, note: nt.AttemptFailed) -> None:
@@ -230,9 +242,7 @@ def _attempt_failed(state: WorkflowState, note: nt.AttemptFailed) -> None:
     activity.attempt = note.attempt + 1
     activity.retry_at = note.retry_at
     activity.last_failure = note.failure or activity.last_failure
-    activity.claim = None
-    activity.claim_noted = False
-    activity.beat_at = activity.lives_for = 0
+    _unclaim(activity)
     activity.beat_details = ABSENT
     activity.failures.append(note)
     if len(activity.failures) > LIMITS.attempt_notes_first + LIMITS.attempt_notes_last:
@@ -325,9 +335,7 @@ def _claim_life(state: WorkflowState, entry: vo.ClaimLife) -> None:
 
 def _claim_released(state: WorkflowState, entry: vo.ClaimReleased) -> None:
     run = _run(state)
-    activity = run.activities[entry.command]
-    activity.claim = None
-    activity.beat_at = activity.lives_for = 0
+    _unclaim(run.activities[entry.command])
     if entry.command in run.unnoted:
         run.unnoted.remove(entry.command)
 

@@ -1,12 +1,18 @@
 """Workflow claims: who may decide for a run. Volatile: the decision fence is what keeps histories right, claims only spare work."""
 
+from typing import Final
+
 from perdure.core.machine.outcome import Decided, Draft, only
 from perdure.core.machine.targets import current_run
 from perdure.core.notes import BuildRefused, Quarantined
 from perdure.core.replies import NotWanted, Taken, WorkflowClaimed
 from perdure.core.requests import ClaimWorkflow, ReleaseWorkflow, WorkflowClaimDue
 from perdure.core.state import RunState, WorkflowClaim, WorkflowState
+from perdure.core.tasks import Task
 from perdure.core.volatile import HeldWarm, WorkflowClaimEnded, WorkflowClaimHeld
+
+UNKNOWN_TYPE_PAUSE: Final = 1_000_000
+"""A run no worker knows the code of is offered again after so many microseconds; a worker that registers more asks at once."""
 
 
 def claim_workflow(state: WorkflowState, request: ClaimWorkflow, now: int) -> Decided:
@@ -32,6 +38,8 @@ def claim_workflow(state: WorkflowState, request: ClaimWorkflow, now: int) -> De
 def _why_not(run: RunState | None, request: ClaimWorkflow) -> str:
     if run is None:
         return "the run is closed or gone"
+    if run.claim is not None and run.claim.token == request.token:
+        return ""  # the same claim once more: its reply was lost
     if not run.wants_decision:
         return "paused" if run.paused else "nothing new to decide"
     if run.claim is not None:
@@ -102,4 +110,18 @@ def release_workflow(state: WorkflowState, request: ReleaseWorkflow, now: int) -
                 change_id=request.change_id,
             )
         )
+    elif request.why == "unknown_type":
+        draft.wake(now + UNKNOWN_TYPE_PAUSE, workflow_task(state, run))
     return draft.outcome(Taken(run_id=run.run_id))
+
+
+def workflow_task(state: WorkflowState, run: RunState) -> Task:
+    """The pointer to a run that has something to decide."""
+    return Task(
+        namespace=state.namespace,
+        workflow_id=state.workflow_id,
+        run_id=run.started.run_id,
+        queue=run.started.queue,
+        sticky=run.sticky,
+        priority=run.started.priority,
+    )

@@ -104,7 +104,5 @@ def _carried(draft: Draft, report: Report, command: cm.ContinueAsNew) -> "list[e
                 )
             )
         else:
-            out.append(
-                ev.CancelRequested(id=number, time=draft.time, reason=event.reason, request_id=event.request_id)
-            )
+            out.append(ev.CancelRequested(id=number, time=draft.time, reason=event.reason, request_id=event.request_id))
     return out

@@ -1,6 +1,6 @@
 """What happens to a run that outgrows its limits: it fails, with a failure that names the limit, its value and the setting."""
 
-from perdure.core.events import Failed, is_input
+from perdure.core.events import CommandEvent, Failed, is_input
 from perdure.core.failure import Failure
 from perdure.core.limits import LIMITS
 from perdure.core.machine.outcome import Draft
@@ -8,7 +8,9 @@ from perdure.core.machine.runs import notify_closed
 
 
 def limit_failure(message: str) -> Failure:
-    return Failure(type="LimitExceeded", message=message, module="perdure.core.errors", qualname="LimitExceeded", non_retryable=True)
+    return Failure(
+        type="LimitExceeded", message=message, module="perdure.core.errors", qualname="LimitExceeded", non_retryable=True
+    )
 
 
 def fail_run(draft: Draft, message: str) -> None:
@@ -18,7 +20,7 @@ def fail_run(draft: Draft, message: str) -> None:
             id=draft.next_id,
             time=draft.time,
             at=0,
-            based_on=draft.run.covered,
+            based_on=max(draft.run.seen_to, *(event.based_on for event in draft.events if isinstance(event, CommandEvent)), 0),
             failure=limit_failure(message),
             unseen_signals=len(draft.run.unseen_signals),
         )

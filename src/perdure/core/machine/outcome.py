@@ -4,8 +4,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from perdure.core.events import AnyEvent, Started
-from perdure.core.notes import ActivityClaimed, AnyNote, Resumed, Seen
+from perdure.core.events import AnswerEvent, AnyEvent, Started
+from perdure.core.notes import ActivityClaimed, AnyNote, AttemptFailed, Resumed, Seen
 from perdure.core.replies import AnyReply, Rejection
 from perdure.core.requests import AnyRequest
 from perdure.core.state import RunState, WorkflowState
@@ -122,8 +122,11 @@ class Draft:
                 )
 
     def _ends(self, command: int) -> bool:
-        answered = any(getattr(event, "command", 0) == command for event in self.events)
-        return answered or any(getattr(note, "command", 0) == command for note in self.notes)
+        return self.answers(command) or any(isinstance(note, AttemptFailed) and note.command == command for note in self.notes)
+
+    def answers(self, command: int) -> bool:
+        """True when this draft holds the answer to that command."""
+        return any(isinstance(event, AnswerEvent) and event.command == command for event in self.events)
 
     def resume(self, by_build: str) -> None:
         """Take the run out of quarantine, because a build could go on with it."""

@@ -33,6 +33,15 @@ class Recorder:
         """Event number of a command referred to: its number, or minus its place in this report."""
         return target if target > 0 else self.placed[-target - 1]
 
+    def placeable(self, commands: tuple[cm.AnyCommand, ...]) -> bool:
+        """False when one of `commands` refers to a place this report does not have before it."""
+        place = len(self.placed)
+        for command in commands:
+            if type(command) in _AIMED and not -place <= command.target != 0:  # type: ignore[union-attr]
+                return False
+            place += 1
+        return True
+
     def ordinal(self, name: str) -> int:
         known = self.ordinals.get(name)
         if known is None:
@@ -86,14 +95,11 @@ def _schedule(recorder: Recorder, command: cm.ScheduleActivity, based_on: int) -
 def _cancel_activity(recorder: Recorder, command: cm.CancelActivity, based_on: int) -> None:
     draft = recorder.draft
     target = recorder.target(command.target)
-    draft.add(
-        ev.ActivityCancelRequested(
-            id=draft.next_id, time=draft.time, at=command.at, based_on=based_on, command=target
-        )
-    )
+    draft.add(ev.ActivityCancelRequested(id=draft.next_id, time=draft.time, at=command.at, based_on=based_on, command=target))
     activity = draft.run.activities.get(target)
     if activity is not None:
-        cancel_unclaimed(draft, activity)
+        if not draft.answers(target):
+            cancel_unclaimed(draft, activity)
         return
     for event in recorder.scheduled:
         if event.id == target:
@@ -117,18 +123,14 @@ def _start_timer(recorder: Recorder, command: cm.StartTimer, based_on: int) -> N
     state = draft.state
     draft.wake(
         event.due,
-        TimerDue(
-            namespace=state.namespace, workflow_id=state.workflow_id, run_id=draft.run.started.run_id, command=event.id
-        ),
+        TimerDue(namespace=state.namespace, workflow_id=state.workflow_id, run_id=draft.run.started.run_id, command=event.id),
     )
 
 
 def _cancel_timer(recorder: Recorder, command: cm.CancelTimer, based_on: int) -> None:
     draft = recorder.draft
     target = recorder.target(command.target)
-    draft.add(
-        ev.TimerCancelled(id=draft.next_id, time=draft.time, at=command.at, based_on=based_on, command=target)
-    )
+    draft.add(ev.TimerCancelled(id=draft.next_id, time=draft.time, at=command.at, based_on=based_on, command=target))
 
 
 def _mark_version(recorder: Recorder, command: cm.MarkVersion, based_on: int) -> None:
@@ -147,13 +149,11 @@ def _mark_version(recorder: Recorder, command: cm.MarkVersion, based_on: int) ->
 
 def _side_effect(recorder: Recorder, command: cm.RecordSideEffect, based_on: int) -> None:
     draft = recorder.draft
-    draft.add(
-        ev.SideEffectRecorded(
-            id=draft.next_id, time=draft.time, at=command.at, based_on=based_on, result=command.result
-        )
-    )
+    draft.add(ev.SideEffectRecorded(id=draft.next_id, time=draft.time, at=command.at, based_on=based_on, result=command.result))
     recorder.size += len(bytes(command.result))
 
+
+_AIMED = frozenset({cm.CancelActivity, cm.CancelTimer})
 
 _RECORD: dict[type, Callable[[Recorder, Any, int], None]] = {
     cm.ScheduleActivity: _schedule,

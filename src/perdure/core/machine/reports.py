@@ -5,11 +5,13 @@ only if the fact was, at the time its worker fed it, and nothing but this report
 there. Proven on the models in tests/property; the paragraphs "Fused reports" and "Closing" of ARCHITECTURE.md say why.
 """
 
+from itertools import takewhile
+
 from perdure.core.commands import ContinueAsNew
 from perdure.core.events import ActivityCompleted
 from perdure.core.limits import LIMITS
 from perdure.core.machine.activities import attempt_failed, granted, task_of
-from perdure.core.machine.claims import hold
+from perdure.core.machine.claims import build_fault, hold
 from perdure.core.machine.closing import close, may_close
 from perdure.core.machine.limiting import fail_if_too_long, fail_run, too_large
 from perdure.core.machine.outcome import Decided, Draft, Outcome, only
@@ -17,7 +19,7 @@ from perdure.core.machine.recording import Recorder, unbuilt
 from perdure.core.machine.targets import current_run, not_yet
 from perdure.core.notes import ActivityClaimed, DecidedBy, SignalSetAside
 from perdure.core.replies import ActivityClaim, Rejection, Reported
-from perdure.core.requests import ActivityErred, ActivitySucceeded, Commands, Report
+from perdure.core.requests import ActivityErred, ActivitySucceeded, Commands, Report, Step
 from perdure.core.state import ActivityState, RunState, WorkflowState
 from perdure.core.volatile import ClaimLife, CloseRefused, HeldWarm, SeenTo, WorkflowClaimEnded
 
@@ -29,20 +31,24 @@ def report(state: WorkflowState, request: Report, now: int) -> Decided:
     if run is None:
         facts = sum(1 for step in request.steps if type(step) is not Commands)
         return only(Reported(accepted=False, length=0, decided=0, covered=0, closed=True, facts_dropped=facts))
-    if (refusal := _malformed(request)) is not None:
+    if (refusal := _malformed(run, request)) is not None:
         return refusal
     return _Judge(state, run, request, now).judge()
 
 
-def _malformed(request: Report) -> Rejection | None:
+def _malformed(run: RunState, request: Report) -> Rejection | None:
     """What the machine will not even look at: kinds without behaviour yet, and reports no worker should make."""
     for step in request.steps:
         if type(step) is Commands:
             for command in step.commands:
                 if unbuilt(command):
                     return not_yet(f"the command {command.type}")
-    if type(request.closing) is ContinueAsNew and not request.next_run_id:
-        return Rejection(code="INVALID_ARGUMENT", message="continue-as-new needs a run id for the successor")
+    if type(request.closing) is ContinueAsNew:
+        if not request.next_run_id:
+            return Rejection(code="INVALID_ARGUMENT", message="continue-as-new needs a run id for the successor")
+        missing = set(request.closing.untaken) - {s.id for s in request.carried} - {s.id for s in run.unseen_signals}
+        if missing:
+            return Rejection(code="INVALID_ARGUMENT", message=f"signal {min(missing)} is named as untaken but not carried")
     return None
 
 
@@ -87,10 +93,10 @@ class _Judge:
         self.ended: set[int] = set()
 
     def judge(self) -> Outcome:
-        for step in self.report.steps:
-            if type(step) is Commands:
+        for step in self._steps():
+            if isinstance(step, Commands):
                 self._commands(step)
-            elif type(step) is ActivitySucceeded:
+            elif isinstance(step, ActivitySucceeded):
                 self._succeeded(step)
             else:
                 self._erred(step)
@@ -103,16 +109,26 @@ class _Judge:
 
     # ------------------------------------------------------------------------------------------------------------ steps
 
+    def _steps(self) -> tuple[Step, ...]:
+        """The steps to go through. Once code has continued as new at an input before the first fact, facts do not matter any more; let
+        one cut the close off here, and its signals would be covered before they could be carried over."""
+        report = self.report
+        if type(report.closing) is not ContinueAsNew or report.closing.at > report.based_on or not (self.right and self.fence):
+            return report.steps
+        commands = tuple(takewhile(lambda step: type(step) is Commands, report.steps))
+        self.dropped = sum(1 for step in report.steps if type(step) is not Commands)
+        return commands
+
     def _may_decide(self) -> bool:
         """Commands before a fact need the claim and the fence; after one, an exact prefix and the fact as it was fed."""
-        if self.cut or not self.fence:
+        if self.cut or not self.fence or build_fault(self.run, self.report.build_id):
             return False
         return self.exact if self.has_facts else self.right
 
     def _commands(self, step: Commands) -> None:
         if not self.has_facts and not step.commands and not self.right:
             return
-        if not self._may_decide():
+        if not self._may_decide() or not self._sound(step):
             self.cut = True
             self.accepted = False
             return
@@ -124,6 +140,14 @@ class _Judge:
             self.recorder.record(command, based_on)
         if self.draft.length != before + len(step.commands):
             self.drifted = True  # a cancel was answered at once: facts that follow are not where their worker thinks
+
+    def _sound(self, step: Commands) -> bool:
+        """No command was asked at an input its worker had not fed, nor refers to one that is not there."""
+        last = self.last
+        for command in step.commands:
+            if command.at > last:
+                return False
+        return self.recorder.placeable(step.commands)
 
     def _claimed(self, fact: ActivitySucceeded | ActivityErred) -> ActivityState | None:
         activity = self.run.activities.get(fact.command)
@@ -138,6 +162,7 @@ class _Judge:
         fed_exactly = not self.cut and self.exact and self.fence and not self.drifted
         self.has_facts = True
         if activity is None:
+            self.accepted = self.accepted and not fact.fed_at
             return
         draft = self.draft
         good = fed_exactly and bool(fact.fed_at) and self._last_time() <= fact.fed_at <= draft.now + AHEAD
@@ -154,6 +179,7 @@ class _Judge:
         self.last = draft.length
         if not good:
             self.cut = True
+            self.accepted = self.accepted and not fact.fed_at
 
     def _last_time(self) -> int:
         return self.draft.events[-1].time if self.draft.events else self.run.last_time
@@ -169,7 +195,8 @@ class _Judge:
         self.cut = True
 
     def _closing(self) -> None:
-        if not self._may_decide():
+        closing = self.report.closing
+        if not self._may_decide() or (closing is not None and closing.at > self.last):
             self.cut = True
             self.accepted = False
         elif not self.has_facts and not may_close(self.draft, self.report, LIMITS.close_refusals_max):
@@ -224,9 +251,7 @@ class _Judge:
         if self.run.quarantine is not None:
             draft.resume(by_build=self.report.build_id)
         if self.run.build_id != self.report.build_id and (draft.events or draft.notes):
-            draft.note(
-                DecidedBy(id=draft.next_note, time=draft.time, after=draft.length, build_id=self.report.build_id)
-            )
+            draft.note(DecidedBy(id=draft.next_note, time=draft.time, after=draft.length, build_id=self.report.build_id))
 
     def _note_set_aside(self) -> None:
         draft = self.draft
@@ -270,8 +295,8 @@ class _Judge:
         more = self.refused or (last_input > covered and not run.paused)
         warm = report.based_on > 0 and self.accepted
         free = run.claim is None or self.right
-        if warm and more and free:
-            reply.token = report.token or f"{report.nonce}.w"
+        if warm and more and free and not build_fault(run, report.build_id):
+            reply.token = report.token if self.right else f"{report.nonce}.w"
             hold(draft, reply.token, report.worker, report.build_id, report.lives_for)
         elif self.right:
             draft.volatile.append(WorkflowClaimEnded())

@@ -6,7 +6,7 @@ from perdure.core.machine.outcome import Decided, Draft, only
 from perdure.core.machine.targets import current_run, open_run
 from perdure.core.notes import Resumed
 from perdure.core.replies import Rejection, RunStarted, Taken
-from perdure.core.requests import RunDue, ResumeWorkflow, StartWorkflow, TerminateWorkflow
+from perdure.core.requests import ResumeWorkflow, RunDue, StartWorkflow, TerminateWorkflow
 from perdure.core.state import RunState, WorkflowState
 from perdure.core.tasks import CancelNotice
 
@@ -14,7 +14,7 @@ from perdure.core.tasks import CancelNotice
 def start(state: WorkflowState, request: StartWorkflow, now: int) -> Decided:
     """Start a run, or find that the id's run answers the request already."""
     run = state.run
-    if run is not None and state.start_request_id == request.request_id:
+    if run is not None and request.request_id and state.start_request_id == request.request_id:
         return only(RunStarted(run_id=run.run_id))
     signal = request.signal
     if run is not None and signal is not None and signal.signal_id in state.signal_ids:
@@ -104,7 +104,12 @@ def _started(request: StartWorkflow, time: int) -> Started:
     )
 
 
-def begin(draft: Draft, started: Started, request: StartWorkflow | None = None, carried: "list[SignalReceived | CancelRequested] | None" = None) -> None:
+def begin(
+    draft: Draft,
+    started: Started,
+    request: StartWorkflow | None = None,
+    carried: "list[SignalReceived | CancelRequested] | None" = None,
+) -> None:
     """Open a run in `draft`: its first event, and the first things it is told."""
     draft.succeed(started)
     if request is not None and request.signal is not None:
@@ -140,9 +145,8 @@ def notify_closed(draft: Draft) -> None:
 
 def terminate(state: WorkflowState, request: TerminateWorkflow, now: int) -> Decided:
     run = state.run
-    if run is not None and request.request_id and isinstance(run.closing, Terminated):
-        if run.closing.request_id == request.request_id:
-            return only(Taken(run_id=run.run_id, duplicate=True))
+    if run is not None and request.request_id in state.terminate_ids:
+        return only(Taken(run_id=run.run_id, duplicate=True))
     found = open_run(state, request.run_id)
     if isinstance(found, Rejection):
         return found

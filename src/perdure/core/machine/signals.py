@@ -40,7 +40,5 @@ def cancel(state: WorkflowState, request: RequestCancel, now: int) -> Decided:
     if isinstance(found, Rejection):
         return found
     draft = Draft(state, found, now)
-    draft.add(
-        CancelRequested(id=draft.next_id, time=draft.time, reason=request.reason, request_id=request.request_id)
-    )
+    draft.add(CancelRequested(id=draft.next_id, time=draft.time, reason=request.reason, request_id=request.request_id))
     return draft.outcome(Taken(run_id=found.run_id))

@@ -41,6 +41,6 @@ def open_run(state: WorkflowState, run_id: str) -> RunState | Rejection:
 def current_run(state: WorkflowState, request: AnyRequest) -> RunState | None:
     """The open run a worker or the engine means, or None when it is gone."""
     run = state.run
-    if run is None or run.closing is not None or run.started.run_id != request.run_id:  # type: ignore[union-attr]
+    if run is None or run.closing is not None or run.started.run_id != request.run_id:
         return None
     return run

@@ -4,22 +4,11 @@ The engine asks at start-up (everything) and in its sweeps (what should have hap
 """
 
 from perdure.core.machine.activities import task_of
+from perdure.core.machine.claims import workflow_task
 from perdure.core.machine.outcome import Waker
 from perdure.core.requests import ActivityDue, RunDue, TimerDue, WorkflowClaimDue
 from perdure.core.state import ActivityState, RunState, WorkflowState
 from perdure.core.tasks import Task
-
-
-def workflow_task(state: WorkflowState, run: RunState) -> Task:
-    """The pointer to a run that has something to decide."""
-    return Task(
-        namespace=state.namespace,
-        workflow_id=state.workflow_id,
-        run_id=run.started.run_id,
-        queue=run.started.queue,
-        sticky=run.sticky,
-        priority=run.started.priority,
-    )
 
 
 def tasks_of(state: WorkflowState, now: int) -> list[Task]:
