@@ -154,7 +154,9 @@ class ChildClosed(AnswerEvent, frozen=True, kw_only=True, omit_defaults=True, gc
     failure: Failure | None = None
 
 
-class ExternalSignalDelivered(AnswerEvent, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="external_signal_delivered"):
+class ExternalSignalDelivered(
+    AnswerEvent, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="external_signal_delivered"
+):
     pass
 
 
@@ -162,7 +164,9 @@ class ExternalSignalFailed(AnswerEvent, frozen=True, kw_only=True, omit_defaults
     failure: Failure
 
 
-class ExternalCancelDelivered(AnswerEvent, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="external_cancel_delivered"):
+class ExternalCancelDelivered(
+    AnswerEvent, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="external_cancel_delivered"
+):
     pass
 
 

@@ -8,9 +8,7 @@ from perdure.core.events import ActivityScheduled, AnyEvent, Started
 from perdure.core.failure import Failure
 from perdure.core.payload import ABSENT, Payload
 
-Status = Literal[
-    "running", "completed", "failed", "cancelled", "terminated", "timed_out", "continued", "quarantined", "paused"
-]
+Status = Literal["running", "completed", "failed", "cancelled", "terminated", "timed_out", "continued", "quarantined", "paused"]
 
 
 class Reply(Struct, kw_only=True, omit_defaults=True, gc=False, tag_field="type"):
@@ -109,9 +107,7 @@ class RunResult(Reply, kw_only=True, omit_defaults=True, gc=False, tag="run_resu
     next_run_id: str = ""
 
 
-AnyReply: TypeAlias = (
-    RunStarted | Taken | ActivityClaimed | NotWanted | WorkflowClaimed | Reported | Beaten | RunResult
-)
+AnyReply: TypeAlias = RunStarted | Taken | ActivityClaimed | NotWanted | WorkflowClaimed | Reported | Beaten | RunResult
 
 
 class Rejection(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

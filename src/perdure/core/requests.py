@@ -271,8 +271,6 @@ ClientRequest: TypeAlias = (
     | UpdateWorkflow
     | ResetWorkflow
 )
-WorkerRequest: TypeAlias = (
-    ClaimWorkflow | ClaimActivity | Report | ReleaseWorkflow | ReleaseActivity | HeartbeatActivity
-)
+WorkerRequest: TypeAlias = ClaimWorkflow | ClaimActivity | Report | ReleaseWorkflow | ReleaseActivity | HeartbeatActivity
 EngineRequest: TypeAlias = TimerDue | ActivityDue | WorkflowClaimDue | RunDue
 AnyRequest: TypeAlias = ClientRequest | WorkerRequest | EngineRequest

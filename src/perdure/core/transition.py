@@ -43,6 +43,4 @@ def joined(first: Transition, second: Transition) -> Transition:
         runs = (*first.runs[:-1], merged, *second.runs[1:])
     else:
         runs = first.runs + second.runs
-    return Transition(
-        workflow_id=first.workflow_id, namespace=first.namespace, runs=runs, outbox=first.outbox + second.outbox
-    )
+    return Transition(workflow_id=first.workflow_id, namespace=first.namespace, runs=runs, outbox=first.outbox + second.outbox)

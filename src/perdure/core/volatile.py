@@ -63,13 +63,5 @@ class HeldWarm(Struct, frozen=True, gc=False):
 
 
 Volatile: TypeAlias = (
-    WorkflowClaimHeld
-    | WorkflowClaimEnded
-    | CloseRefused
-    | SeenTo
-    | ClaimUnnoted
-    | ClaimLife
-    | ClaimReleased
-    | Beat
-    | HeldWarm
+    WorkflowClaimHeld | WorkflowClaimEnded | CloseRefused | SeenTo | ClaimUnnoted | ClaimLife | ClaimReleased | Beat | HeldWarm
 )

@@ -149,10 +149,31 @@ def release_activity(state: WorkflowState, request: ReleaseActivity, now: int) -
     if activity.cancel_requested:
         draft.add(_cancelled(draft, activity))
     else:
-        draft.volatile.append(ClaimReleased(request.command))
+        _give_back(draft, activity)
         # Not at once: the worker that gave it back is likely to be asked again.
         draft.wake(now + RELEASE_PAUSE, task_of(state, run, activity.event, activity.attempt))
     return draft.outcome(Taken(run_id=run.run_id))
+
+
+def _give_back(draft: Draft, activity: ActivityState) -> None:
+    """Forget a claim that only memory holds; take back, by a claim of nobody, one that is written."""
+    scheduled, attempt = activity.event, activity.attempt
+    if activity.claim_noted:
+        draft.note(
+            ActivityClaimed(
+                id=draft.next_note,
+                time=draft.time,
+                after=draft.length,
+                command=scheduled.id,
+                attempt=attempt,
+                worker="",
+                token="",
+            )
+        )
+    else:
+        draft.volatile.append(ClaimReleased(scheduled.id))
+    if scheduled.schedule_to_start and attempt == 1:
+        draft.wake(scheduled.time + scheduled.schedule_to_start, due(draft, scheduled.id, 1, "schedule_to_start"))
 
 
 # ----------------------------------------------------------------------------------------------------- ends of attempts

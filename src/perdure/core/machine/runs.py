@@ -1,6 +1,8 @@
 """How runs begin, and how they end from outside: start, terminate, run timeout, pause and resume."""
 
-from perdure.core.events import CancelRequested, SignalReceived, Started, Terminated, TimedOut
+from typing import Final
+
+from perdure.core.events import CancelRequested, RunLimits, SignalReceived, Started, Terminated, TimedOut
 from perdure.core.limits import LIMITS
 from perdure.core.machine.outcome import Decided, Draft, only
 from perdure.core.machine.targets import current_run, open_run
@@ -84,6 +86,19 @@ def _refuse_reuse(state: WorkflowState, run: RunState, request: StartWorkflow) -
     return None
 
 
+def _run_limits() -> dict[str, RunLimits]:
+    """Limits that workflow code can see, unless they are the usual ones."""
+    limits = RunLimits(
+        history_warn=LIMITS.history_events_warn,
+        history_max=LIMITS.history_events_max,
+        payload_bytes_max=LIMITS.payload_bytes_max,
+    )
+    return {} if limits == _USUAL else {"limits": limits}
+
+
+_USUAL: Final = RunLimits()
+
+
 def _started(request: StartWorkflow, time: int) -> Started:
     return Started(
         id=1,
@@ -101,6 +116,7 @@ def _started(request: StartWorkflow, time: int) -> Started:
         attribute_datetimes=request.attribute_datetimes,
         origin=request.origin,
         priority=request.priority,
+        **_run_limits(),
     )
 
 
