@@ -86,17 +86,18 @@ def _refuse_reuse(state: WorkflowState, run: RunState, request: StartWorkflow) -
     return None
 
 
-def _run_limits() -> dict[str, RunLimits]:
-    """Limits that workflow code can see, unless they are the usual ones."""
+_USUAL: Final = Started(id=1, time=0, workflow_type="", queue="", run_id="", seed=0).limits
+"""The very object that is left out where an event is written."""
+
+
+def _run_limits() -> RunLimits:
+    """Limits that workflow code can see, as they are at the start."""
     limits = RunLimits(
         history_warn=LIMITS.history_events_warn,
         history_max=LIMITS.history_events_max,
         payload_bytes_max=LIMITS.payload_bytes_max,
     )
-    return {} if limits == _USUAL else {"limits": limits}
-
-
-_USUAL: Final = RunLimits()
+    return _USUAL if limits == _USUAL else limits
 
 
 def _started(request: StartWorkflow, time: int) -> Started:
@@ -116,7 +117,7 @@ def _started(request: StartWorkflow, time: int) -> Started:
         attribute_datetimes=request.attribute_datetimes,
         origin=request.origin,
         priority=request.priority,
-        **_run_limits(),
+        limits=_run_limits(),
     )
 
 
