@@ -50,9 +50,9 @@ class RunRow(Struct, kw_only=True, gc=False):
     namespace: str
     workflow_id: str
     run_id: str
-    type: str
-    queue: str
     started_at: int
+    type: str = ""
+    queue: str = ""
     status: Status = "running"
     closed_at: int = 0
     length: int = 0
@@ -133,24 +133,22 @@ class Visibility:
             self._open[key] = None
 
     def _begin(self, workflow: tuple[str, str], rows: list[RunRow], change: RunChange, transition: int) -> RunRow:
-        started = next((event for event in change.events if isinstance(event, Started)), None)
-        if started is None:
-            raise AssertionError(f"run {change.run_id!r} of {workflow!r} begins without a started event")
+        events = change.events
+        started = next((event for event in events if isinstance(event, Started)), None)
         # A reset run holds a copied prefix: it started when it was reset, not when the run it came from did.
-        started_at = max([started.time, *(event.time for event in change.events if isinstance(event, Reset))])
+        started_at = max([event.time for event in events if isinstance(event, Started | Reset)], default=0)
         namespace, workflow_id = workflow
         row = RunRow(
             key=(started_at, change.run_id, workflow_id),
             namespace=namespace,
             workflow_id=workflow_id,
             run_id=change.run_id,
-            type=started.workflow_type,
-            queue=started.queue,
             started_at=started_at,
-            status="paused" if started.paused else "running",
-            paused=started.paused,
             first=transition,
         )
+        if started is not None:  # always, but a listing is no place to stop a node over it
+            row.type, row.queue, row.paused = started.workflow_type, started.queue, started.paused
+            row.status = "paused" if started.paused else "running"
         rows.append(row)
         if not self._order or self._order[-1].key <= row.key:
             self._order.append(row)

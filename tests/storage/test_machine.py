@@ -1,0 +1,177 @@
+"""Any sequence of commits, faults, crashes and openings, compared with the reference store."""
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec import Raw
+
+from perdure.core.events import Completed, SignalReceived, Started
+from perdure.core.shards import SHARDS
+from perdure.core.transition import RunChange, Transition
+from perdure.ports import DiskFull, RunFilter
+from perdure.store.errors import StoreFailed
+from perdure.store.journal import JournalStore
+from perdure.store.memory import MemoryStore
+from perdure.testing.chance import SeededChance
+from perdure.testing.disk import SimulatedFiles
+
+IDS = ("a", "b", 'c"\n🦊'.replace("\n", ""))
+
+
+class TurnClock:
+    """Time that passes with the turns of the loop."""
+
+    def now(self) -> int:
+        return 1
+
+    def call_at(self, instant, callback):
+        raise NotImplementedError
+
+    async def sleep(self, duration: int) -> None:
+        for _ in range(duration):
+            await asyncio.sleep(0)
+
+
+class JournalAgainstMemory(RuleBasedStateMachine):
+    """What is acknowledged is in both; what a crash left open is there as a prefix of what was sent, and then in both."""
+
+    @initialize(seed=st.integers(0, 2**32), segment=st.sampled_from([600, 3000, 1_000_000]))
+    def begin(self, seed: int, segment: int) -> None:
+        self.runner = asyncio.Runner()
+        self.files = SimulatedFiles(random.Random(seed), TurnClock(), sync_us=(1, 4))
+        self.segment = segment
+        self.chance = SeededChance(seed)
+        self.model = MemoryStore()
+        self.model_lease = self.runner.run(self.model.acquire("n", range(SHARDS)))
+        self.heads: dict[str, tuple[int, int]] = {}
+        self.open()
+
+    def open(self) -> None:
+        self.store = JournalStore(self.files, TurnClock(), self.chance, segment_bytes_max=self.segment)
+        self.runner.run(self.store.open())
+        self.lease = self.runner.run(self.store.acquire("n", range(SHARDS)))
+
+    def next(self, workflow: str, size: int, *, close: bool, heads: dict[str, tuple[int, int]]) -> Transition:
+        """The next transition of an id; `heads` says run and event number reached."""
+        run, number = heads.get(workflow, (0, 0))
+        if number == 0:
+            run, number = run + 1, 1
+            event = Started(id=1, time=run, workflow_type="t", queue="q", run_id=f"{workflow}-{run}", seed=1)
+        elif close:
+            event = Completed(id=number + 1, time=9, at=1, based_on=number)
+            number = -1
+        else:
+            number += 1
+            event = SignalReceived(id=number, time=9, name="s", input=(Raw(b'"%b"' % (b"p" * size)),))
+        heads[workflow] = (run, max(0, number))
+        return Transition(workflow_id=workflow, runs=(RunChange(run_id=f"{workflow}-{run}", events=(event,)),))
+
+    batches = st.lists(st.tuples(st.sampled_from(IDS), st.sampled_from([0, 10, 400, 1500]), st.booleans()), min_size=1, max_size=6)
+
+    def draft(self, batch) -> tuple[list[Transition], dict[str, tuple[int, int]]]:
+        heads = dict(self.heads)
+        return [self.next(workflow, size, close=close, heads=heads) for workflow, size, close in batch], heads
+
+    def accept(self, transitions, heads) -> None:
+        self.heads = heads
+        self.runner.run(self.model.commit(self.model_lease, transitions))
+
+    @rule(batch=batches)
+    def commit(self, batch) -> None:
+        transitions, heads = self.draft(batch)
+        assert all(result.ok for result in self.runner.run(self.store.commit(self.lease, transitions)))
+        self.accept(transitions, heads)
+
+    @rule(batch=batches, after=st.integers(0, 2))
+    def commit_on_a_full_disk(self, batch, after: int) -> None:
+        transitions, heads = self.draft(batch)
+        self.files.arm("full", after)
+        try:
+            self.runner.run(self.store.commit(self.lease, transitions))
+        except DiskFull:
+            return
+        finally:
+            self.files._faults.clear()
+        self.accept(transitions, heads)
+
+    @rule(batch=batches, turns=st.integers(0, 12))
+    def crash_during_a_commit(self, batch, turns: int) -> None:
+        transitions, _ = self.draft(batch)
+
+        async def run() -> bool:
+            async with asyncio.TaskGroup() as group:
+                commit = group.create_task(self.store.commit(self.lease, transitions))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                acknowledged = commit.done()
+                self.files.crash()
+                commit.cancel()
+            return acknowledged
+
+        self.settle(transitions, acknowledged=self.runner.run(run()))
+
+    @rule(batch=batches, fault=st.sampled_from(["sync", "write"]), after=st.integers(0, 2))
+    def fail_a_write(self, batch, fault, after: int) -> None:
+        transitions, _ = self.draft(batch)
+        self.files.arm(fault, after)
+        try:
+            self.runner.run(self.store.commit(self.lease, transitions))
+            acknowledged = True
+        except StoreFailed:
+            acknowledged = False
+            with pytest.raises(StoreFailed):
+                self.runner.run(self.store.commit(self.lease, transitions))
+        self.files._faults.clear()
+        self.files.crash()
+        self.settle(transitions, acknowledged=acknowledged)
+
+    def settle(self, transitions, *, acknowledged: bool) -> None:
+        """Open after a crash and find out how much of the group is there: all of an acknowledged one, a prefix of another."""
+        self.open()
+        heads = dict(self.heads)
+        kept = 0
+        for transition in transitions:
+            loaded = self.runner.run(self.store.load("default", transition.workflow_id))
+            if transition not in loaded:
+                break
+            kept += 1
+        assert kept == len(transitions) or not acknowledged
+        for transition in transitions[:kept]:
+            event = transition.runs[0].events[0]
+            run = int(transition.runs[0].run_id.rpartition("-")[2])
+            heads[transition.workflow_id] = (run, 0 if isinstance(event, Completed) else event.id)
+        self.accept(transitions[:kept], heads)
+
+    @rule()
+    def restart(self) -> None:
+        self.runner.run(self.store.close())
+        self.open()
+        assert self.store.recovery.clean
+        assert self.store.recovery.cut_bytes == 0
+
+    @invariant()
+    def both_tell_the_same(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        both = (self.store, self.model)
+        for workflow in IDS:
+            own, model = (self.runner.run(store.load("default", workflow)) for store in both)
+            assert own == model
+            own, model = (self.runner.run(store.record("default", workflow)) for store in both)
+            assert own == model
+        own, model = (set(self.runner.run(store.open_workflows(range(SHARDS)))) for store in both)
+        assert own == model
+        own, model = (self.runner.run(store.runs(RunFilter(), 100)) for store in both)
+        assert own == model
+
+    def teardown(self) -> None:
+        if hasattr(self, "runner"):
+            self.runner.close()
+
+
+TestJournalAgainstMemory = JournalAgainstMemory.TestCase
+TestJournalAgainstMemory.settings = settings(stateful_step_count=20)
