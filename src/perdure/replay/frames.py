@@ -54,8 +54,9 @@ def _is_reporting(filename: str) -> bool:
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame of the user's own code from `frame` outwards within the activation, else of any library, else `frame`."""
-    start, library = frame, None
+    """The innermost frame of the user's own code from `frame` outwards within the activation, else of any library, else any."""
+    start = frame
+    library: FrameType | None = None
     while frame is not None and frame.f_code not in BOUNDARIES:
         layer = _layer(frame.f_code.co_filename)
         if layer == 2:

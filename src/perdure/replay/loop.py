@@ -51,6 +51,7 @@ class WorkflowLoop(RefusedCalls):
     """
 
     __slots__ = (
+        "_accepts",
         "_cancel_timer",
         "_closed",
         "_now",
@@ -61,6 +62,7 @@ class WorkflowLoop(RefusedCalls):
         "_task_number",
         "_tasks",
         "importing",
+        "spoiled",
         "unguarded_depth",
         "unhandled",
         "violations",
@@ -83,11 +85,15 @@ class WorkflowLoop(RefusedCalls):
         self._serial = 0
         self._task_number = 0
         self._closed = False
+        self._accepts = True
         self.workflow_context: Any = None
         self.unguarded_depth = 0
         """Above zero while perdure's own work runs inside an activation."""
         self.importing = False
         """True once this activation began to import a module: guards then look whether they are asked by it."""
+        self.spoiled = False
+        """True once waking or scheduling was refused half-way (a query that set an event, say): the history is right, this memory of
+        it may not be. The runner must be thrown away, and rebuilt by replay."""
         self.unhandled: list[Unhandled] = []
         self.violations: list[str] = []
         """What workflow code tried and was refused, each with its line; the run must be quarantined when there is any."""
@@ -110,6 +116,14 @@ class WorkflowLoop(RefusedCalls):
             return function(*args)
         finally:
             self._leave(outer)
+
+    def call_read_only(self, function: Callable[..., T], *args: Any) -> T:
+        """As `call_inside`, but what would start or wake anything raises `NondeterminismError`. Not recorded: nothing happened."""
+        self._accepts = False
+        try:
+            return self.call_inside(function, *args)
+        finally:
+            self._accepts = not self._closed
 
     def _enter(self) -> "_Outer":
         """Become the running loop of this thread; what is to be put back later is returned."""
@@ -156,8 +170,9 @@ class WorkflowLoop(RefusedCalls):
         handle = ReadyHandle(callback, args, context if context is not None else copy_context())
         if self._closed:
             handle.cancel()
-        elif COLLECTING and collecting_here():
-            raise self.refuse("waking a workflow from a finalizer that the garbage collector ran")
+        elif not self._accepts or COLLECTING:
+            self._check("waking a task")
+            self._ready.append(handle)
         else:
             self._ready.append(handle)
         return handle
@@ -197,19 +212,28 @@ class WorkflowLoop(RefusedCalls):
         timer = LoopTimer(self, due, callback, args, context if context is not None else copy_context())
         if delay_us >= NEVER_US or self._closed:
             timer.never = True
-        elif COLLECTING and collecting_here():
-            raise self.refuse("starting a timer from a finalizer that the garbage collector ran")
         else:
+            self._check("starting a timer")
             self._start_timer(delay_us, summary, timer)
         return timer
 
     def timer_cancelled(self, timer: LoopTimer) -> None:
         """Called by the timer itself."""
-        if self._closed:
-            return
+        if not self._closed:
+            self._check("cancelling a timer")
+            self._cancel_timer(timer)
+
+    def _check(self, what: str) -> None:
+        """Refuse `what` where nothing may be scheduled: read-only code, a run put aside, finalizers run by the collector."""
+        self.spoiled = self.spoiled or not self._accepts
         if COLLECTING and collecting_here():
-            raise self.refuse("cancelling a timer from a finalizer that the garbage collector ran")
-        self._cancel_timer(timer)
+            raise self.refuse(f"{what} from a finalizer that the garbage collector ran")
+        if self._closed:
+            raise NondeterminismError(f"{what}: the run was put aside")
+        if not self._accepts:
+            raise NondeterminismError(
+                f"{what} is not allowed in a query, validator or predicate ({user_line(sys._getframe(2))})"
+            )
 
     def time(self) -> float:
         """Seconds since the run's start, as recorded in its history."""
@@ -231,9 +255,8 @@ class WorkflowLoop(RefusedCalls):
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None, **keywords: Any
     ) -> WorkflowTask[T]:
         """A task of this run, held until it is done. Unnamed ones are called Task-1, Task-2 … per run."""
-        if self._closed or (COLLECTING and collecting_here()):
-            forget(coro)
-            raise self.refuse("creating a task after the run was put aside, or from a finalizer that the garbage collector ran")
+        if not self._accepts or COLLECTING:
+            self._check_task(coro)
         if name is None:
             self._task_number += 1
             name = f"Task-{self._task_number}"
@@ -241,6 +264,13 @@ class WorkflowLoop(RefusedCalls):
         self._serial = task.serial = self._serial + 1
         self._hold(task)
         return task
+
+    def _check_task(self, coro: Coroutine[Any, Any, Any]) -> None:
+        try:
+            self._check("creating a task")
+        except NondeterminismError:
+            forget(coro)  # it will never be awaited; the error says why
+            raise
 
     def _hold(self, task: WorkflowTask[Any]) -> None:
         """The library holds tasks weakly; a run must not lose one at the collector's whim, and `close` must find them."""
@@ -258,7 +288,7 @@ class WorkflowLoop(RefusedCalls):
     def refuse(self, what: str) -> NondeterminismError:
         where = user_line(sys._getframe(1))
         message = f"{what} is not allowed in workflow code ({where}): move it into an activity"
-        if len(self.violations) < RECORDED_MAX:
+        if len(self.violations) < RECORDED_MAX and not self._closed:
             self.violations.append(message)
         return NondeterminismError(message)
 
@@ -304,7 +334,7 @@ class WorkflowLoop(RefusedCalls):
         return self._closed
 
     def close(self) -> None:
-        """Put the run aside: drop every task and callback without running user code. Idempotent.
+        """Put the run aside: drop every task, callback and unhandled error without running user code. Idempotent.
 
         Raises RuntimeError inside an activation of this loop.
         """
@@ -312,7 +342,7 @@ class WorkflowLoop(RefusedCalls):
             return
         if ACTIVE and (self in ACTIVE or _get_running_loop() in ACTIVE):
             raise RuntimeError("a workflow loop cannot be closed from workflow code")
-        self._closed = True
+        self._closed, self._accepts = True, False
         self._start_timer, self._cancel_timer, self._now = _no_timer, _no_cancel, _no_time
         self.workflow_context = None
         self.call_inside(self._let_go)
@@ -320,6 +350,7 @@ class WorkflowLoop(RefusedCalls):
     def _let_go(self) -> None:
         tasks, self._tasks = self._tasks, []
         self._ready = []
+        self.unhandled = []
         release(self, tasks)
 
 

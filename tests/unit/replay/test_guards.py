@@ -1,6 +1,7 @@
 """Clock, chance, ids and the outside world as workflow code meets them."""
 
-# ruff: noqa: PTH, SIM115 – users call what these rules advise against, and it must be refused as well
+# Users call what these rules advise against, and it must be refused as well.
+# ruff: noqa: PTH102, PTH123, PTH208, SIM115
 
 import asyncio
 import logging
@@ -196,6 +197,28 @@ def test_guards_hold_in_code_called_straight(stage):
     assert stage.loop.call_inside(time.time) == stage.now_us / 1e6
     with pytest.raises(NondeterminismError):
         stage.loop.call_inside(os.listdir, "/")
+
+
+def test_read_only_code_starts_and_wakes_nothing(stage):
+    """In queries, validators and predicates tasks, timers and waking are errors; the run is not blamed, but this memory of it is."""
+
+    async def main():
+        event = asyncio.Event()
+        asyncio.get_running_loop().event = event
+        await event.wait()
+        return "woken"
+
+    def make_task():
+        asyncio.get_running_loop().create_task(asyncio.sleep(1))
+
+    task = stage.start(main())
+    loop = stage.loop
+    assert not loop.spoiled
+    for attempt in (make_task, lambda: loop.call_later(1, print), loop.event.set):
+        with pytest.raises(NondeterminismError, match=r"query, validator or predicate"):
+            loop.call_read_only(attempt)
+    assert (loop.violations, stage.count, task.done(), loop.spoiled) == ([], 0, False, True)
+    assert loop.call_read_only(time.time) == stage.now_us / 1e6
 
 
 def test_another_thread_is_free_while_a_workflow_runs(stage):
