@@ -5,11 +5,10 @@ Keeps nothing over a restart and copies nothing, so it is for tests and the simu
 
 from collections.abc import Sequence
 
-from perdure.core.codec import Unwritable, encode_transition
 from perdure.core.transition import Transition
 from perdure.ports import CommitResult, Lease, Record, RunFilter, RunPage
 from perdure.store.leases import Leases
-from perdure.store.records import COMMITTED, FENCED, record_of, refused
+from perdure.store.records import COMMITTED, draft, record_of
 from perdure.store.visibility import Visibility
 
 
@@ -31,31 +30,18 @@ class MemoryStore:
         return self._leases.acquire(node, shards)
 
     async def commit(self, lease: Lease, batch: Sequence[Transition]) -> Sequence[CommitResult]:
-        results: list[CommitResult] = []
-        broken: set[tuple[str, str]] = set()
-        for transition in batch:
-            result = self._judge(lease, transition, broken)
-            results.append(result)
-            if result.ok:
+        drafts = draft(self._leases, lease, batch)
+        for transition, written in zip(batch, drafts, strict=True):
+            if isinstance(written, bytes):
                 self._keep(transition)
-        return results
-
-    def _judge(self, lease: Lease, transition: Transition, broken: set[tuple[str, str]]) -> CommitResult:
-        key = (transition.namespace, transition.workflow_id)
-        if not self._leases.allows(lease, *key):
-            return FENCED
-        if key in broken:
-            return refused("follows a transition that was refused")
-        try:
-            encode_transition(transition)
-        except Unwritable as error:
-            broken.add(key)
-            return refused(str(error))
-        return COMMITTED
+        return [COMMITTED if isinstance(written, bytes) else written for written in drafts]
 
     def _keep(self, transition: Transition) -> None:
         self._transitions.setdefault((transition.namespace, transition.workflow_id), []).append(transition)
         self._visibility.apply(transition)
+
+    def may_hold(self, namespace: str, workflow_id: str) -> bool:
+        return (namespace, workflow_id) in self._transitions
 
     async def load(self, namespace: str, workflow_id: str) -> Sequence[Transition]:
         return tuple(self._transitions.get((namespace, workflow_id), ()))

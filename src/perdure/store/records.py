@@ -1,10 +1,12 @@
-"""What stores answer alike: results of a commit, and a run's record put together from transitions."""
+"""What stores do alike: judging a batch before it is written, and putting a run's record together from transitions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from perdure.core.codec import Unwritable, encode_transitions
 from perdure.core.transition import Transition
-from perdure.ports import CommitResult, Record
+from perdure.ports import CommitResult, Lease, Record
+from perdure.store.leases import Leases
 from perdure.store.visibility import RunRow
 
 if TYPE_CHECKING:
@@ -15,9 +17,24 @@ COMMITTED: Final = CommitResult(ok=True)
 FENCED: Final = CommitResult(ok=False, reason="fenced")
 
 
-def refused(why: str) -> CommitResult:
-    """Result of a transition that cannot be kept, or follows such a one; the rest of its batch is not touched by that."""
-    return CommitResult(ok=False, reason=f"refused: {why}")
+def draft(leases: Leases, lease: Lease, batch: Sequence[Transition]) -> list[bytes | CommitResult]:
+    """Judge a batch: the text of each transition that may be written, the result of each that may not.
+
+    One that is no JSON is refused with those of its workflow id behind it, which build on it; the others are not touched by that.
+    """
+    drafts: list[bytes | CommitResult] = []
+    broken: set[tuple[str, str]] = set()
+    for transition, text in zip(batch, encode_transitions(batch), strict=True):
+        if not leases.allows(lease, transition.namespace, transition.workflow_id):
+            drafts.append(FENCED)
+        elif broken and (transition.namespace, transition.workflow_id) in broken:
+            drafts.append(CommitResult(ok=False, reason="refused: follows a transition that was refused"))
+        elif isinstance(text, Unwritable):
+            broken.add((transition.namespace, transition.workflow_id))
+            drafts.append(CommitResult(ok=False, reason=f"refused: {text}"))
+        else:
+            drafts.append(text)
+    return drafts
 
 
 def record_of(row: RunRow, transitions: Iterable[Transition]) -> Record:

@@ -7,6 +7,7 @@ Pure: bytes in, bytes or values out.
 
 import re
 from collections.abc import Iterable
+from threading import Thread
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -76,11 +77,8 @@ class Link(NamedTuple):
     crc: str = "00000000"
 
 
-class Body(NamedTuple):
-    """What a line carries: the run id the next line will repeat, and JSON text without a newline."""
-
-    run: str
-    text: bytes
+Body = tuple[str, bytes]
+"""What a line carries: the run id the next line will repeat (see `run_of`), and JSON text without a newline."""
 
 
 _decode: Final = msgspec.json.Decoder(Line).decode
@@ -97,13 +95,14 @@ def segment_number(name: str) -> int | None:
     return int(match[1]) if match and segment_name(int(match[1])) == name else None
 
 
-def body_of(transition: Transition, text: bytes) -> Body:
-    """A transition's body; `text` is its encoded form."""
-    return Body(transition.runs[0].run_id if transition.runs else "", text)
+def run_of(transition: Transition) -> str:
+    """The run a line with this transition is of: the one it changes, not that one's successor; empty when there is none."""
+    return transition.runs[0].run_id if transition.runs else ""
 
 
 def control(record: Head | Foot) -> Body:
-    return Body("", _encode(record))
+    """Body of a line that is no transition."""
+    return "", _encode(record)
 
 
 def frame(link: Link, segment: int, kind: bytes, bodies: Iterable[Body]) -> tuple[list[bytes], Link]:
@@ -111,12 +110,12 @@ def frame(link: Link, segment: int, kind: bytes, bodies: Iterable[Body]) -> tupl
     seq, group, run, crc = link.seq, link.seq + 1, link.run, link.crc.encode()
     shared = b',"seg":%d,"grp":%d,"prev":[' % (segment, group)
     lines: list[bytes] = []
-    for body in bodies:
+    for following, text in bodies:
         seq += 1
-        checked = b',"seq":%d%b%b,"%b"],"%b":%b}' % (seq, shared, _encode(run), crc, kind, body.text)
+        checked = b',"seq":%d%b%b,"%b"],"%b":%b}' % (seq, shared, _encode(run), crc, kind, text)
         crc = b"%08x" % crc32(checked)
         lines.append(b'{"crc":"%b"%b\n' % (crc, checked))
-        run = body.run
+        run = following
     return lines, Link(seq, group, run, crc.decode())
 
 
@@ -135,14 +134,41 @@ def parse(text: bytes) -> Line:
         raise BadLine("its checksum does not match its bytes")
     try:
         return _decode(text)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise BadLine(f"its checksum is right, but it holds nothing this version can read: {error}") from error
+    except RecursionError:
+        return _parse_deep(text)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise _unreadable(error) from error
+
+
+def _parse_deep(text: bytes) -> Line:
+    """A line whose payload nests so deeply that this call stack has no room left: read it on an empty one.
+
+    Whoever wrote it could still skim it, so there it fits.
+    """
+    found: list[Line] = []
+    faults: list[Exception] = []
+
+    def read() -> None:
+        try:
+            found.append(_decode(text))
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            faults.append(error)
+
+    thread = Thread(target=read)
+    thread.start()
+    thread.join()
+    if faults:
+        raise _unreadable(faults[0]) from faults[0]
+    return found[0]
+
+
+def _unreadable(error: Exception) -> BadLine:
+    return BadLine(f"its checksum is right, but it holds nothing this version can read: {error}")
 
 
 def link_of(line: Line) -> Link:
     """What the line behind `line` repeats of it."""
-    run = line.t.runs[0].run_id if line.t is not None and line.t.runs else ""
-    return Link(line.seq, line.grp, run, line.crc)
+    return Link(line.seq, line.grp, "" if line.t is None else run_of(line.t), line.crc)
 
 
 def fault_of_chain(line: Line, link: Link, segment: int) -> str | None:

@@ -22,12 +22,17 @@ class LineIndex:
     def __init__(self) -> None:
         self._places: dict[tuple[str, str], array[int]] = {}
 
-    def add(self, workflow: tuple[str, str], place: Place) -> None:
+    def add(self, workflow: tuple[str, str], segment: int, offset: int, length: int) -> None:
+        """Note the place of a workflow id's next transition."""
         places = self._places.get(workflow)
         if places is None:
             places = self._places[workflow] = array("Q")
-        places.append(place.segment << _OFFSET_BITS | place.offset)
-        places.append(place.length)
+        places.append(segment << _OFFSET_BITS | offset)
+        places.append(length)
+
+    def holds(self, workflow: tuple[str, str]) -> bool:
+        """True when there is any transition of the workflow id."""
+        return workflow in self._places
 
     def places(self, workflow: tuple[str, str], first: int = 0, last: int | None = None) -> Iterator[Place]:
         """Places of a workflow id's transitions number `first` to `last` (all of them without it), counted from 0."""

@@ -30,7 +30,6 @@ from perdure.store.journal.format import (
     segment_name,
     segment_number,
 )
-from perdure.store.journal.index import Place
 
 SECTOR: Final = 512
 """What a disk writes whole or not at all."""
@@ -38,7 +37,8 @@ SECTOR: Final = 512
 _CHUNK: Final = 1 << 20
 _log: Final = logging.getLogger(__name__)
 
-Found = Callable[[Transition, Place], None]
+Found = Callable[[Transition, int, int, int], None]
+"""Takes a transition, its segment, the byte where its line begins and the length of that."""
 
 
 class Recovery(Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ def recover(files: Files, clock: Clock, found: Found) -> tuple[JournalEnd, Recov
         lines=reader.total,
         transitions=reader.transitions,
         bytes=reader.bytes,
-        clean=bool(reader.footed) or not reader.total,
+        clean=reader.ends_in_footer and not (cut and cut.bytes),
         cut_bytes=cut.bytes if cut else 0,
         cut_lines=cut.lines if cut else 0,
         seconds=(clock.now() - began) / 1_000_000,
@@ -132,6 +132,7 @@ class _Reader:
         self.number = 1
         self.lines = 0
         self.footed = ""
+        self.ends_in_footer = True
         self.total = 0
         self.transitions = 0
         self.bytes = 0
@@ -162,7 +163,7 @@ class _Reader:
                 self._ends_badly(name, offset, str(bad), is_newest=is_newest)
                 break
             length = len(text) + 1
-            self._take(line, Place(number, offset, length))
+            self._take(line, offset, length)
             offset += length
         else:
             if offset < self._files.size(name):  # only zeros: room set aside that was not used
@@ -208,14 +209,15 @@ class _Reader:
         if self.head is not None and self.head.store != head.store:
             raise BadLine("the segment belongs to another journal")
 
-    def _take(self, line: Line, place: Place) -> None:
+    def _take(self, line: Line, offset: int, length: int) -> None:
         self.link = link_of(line)
         self.lines += 1
         self.total += 1
+        self.ends_in_footer = line.foot is not None
         if line.t is not None:
             self.footed = ""
             self.transitions += 1
-            self._found(line.t, place)
+            self._found(line.t, self.number, offset, length)
         elif line.foot is not None:
             self.footed = line.foot.reason
         else:

@@ -21,7 +21,6 @@ from perdure.store.journal.format import (
     frame,
     segment_name,
 )
-from perdure.store.journal.index import Place
 
 
 class SegmentWriter:
@@ -40,16 +39,11 @@ class SegmentWriter:
         self._bytes_max = bytes_max
         self._file: AppendFile | None = None
 
-    async def append(self, bodies: Sequence[Body]) -> list[Place]:
-        """Write one group of transitions and make it durable; says where each lies."""
+    async def append(self, bodies: Sequence[Body]) -> tuple[int, int, list[bytes]]:
+        """Write one group of transitions and make it durable; says in which segment and from which byte on its lines lie."""
         file = await self._room()
         offset = file.size
-        lines = await self._write(file, KIND_TRANSITION, bodies)
-        places: list[Place] = []
-        for line in lines:
-            places.append(Place(self._number, offset, len(line)))
-            offset += len(line)
-        return places
+        return self._number, offset, await self._write(file, KIND_TRANSITION, bodies)
 
     async def finish(self) -> None:
         """Write the footer of a clean stop, unless there is nothing since the last one."""

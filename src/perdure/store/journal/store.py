@@ -9,16 +9,15 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from perdure.core.codec import Unwritable, encode_transition
 from perdure.core.transition import Transition
 from perdure.ports import Chance, Clock, CommitResult, DiskFull, Files, Lease, Record, RunFilter, RunPage, Wake
 from perdure.store.errors import JournalCorrupt, StoreFailed
-from perdure.store.journal.format import BadLine, Body, body_of, parse, segment_name
+from perdure.store.journal.format import BadLine, parse, run_of, segment_name
 from perdure.store.journal.index import LineIndex, Place
 from perdure.store.journal.recovery import Recovery, recover
 from perdure.store.journal.segments import SegmentWriter
 from perdure.store.leases import Leases
-from perdure.store.records import COMMITTED, FENCED, record_of, refused
+from perdure.store.records import COMMITTED, draft, record_of
 from perdure.store.visibility import Visibility
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -105,20 +104,26 @@ class JournalStore:
         """
         async with self._turn:
             writer = self._usable()
-            results, kept, bodies = self._draft(lease, batch)
-            if bodies:
-                try:
-                    places = await writer.append(bodies)
-                except DiskFull:
-                    raise
-                except BaseException as error:
-                    self._failure = error
-                    if isinstance(error, OSError):
-                        raise StoreFailed(f"the journal could not be written: {error}") from error
-                    raise
-                for transition, place in zip(kept, places, strict=True):
-                    self._keep(transition, place)
-            return results
+            drafts = draft(self._leases, lease, batch)
+            kept = [transition for transition, written in zip(batch, drafts, strict=True) if isinstance(written, bytes)]
+            if kept:
+                await self._write(writer, kept, [written for written in drafts if isinstance(written, bytes)])
+            return [COMMITTED if isinstance(written, bytes) else written for written in drafts]
+
+    async def _write(self, writer: SegmentWriter, transitions: list[Transition], texts: list[bytes]) -> None:
+        bodies = [(run_of(transition), text) for transition, text in zip(transitions, texts, strict=True)]
+        try:
+            segment, offset, lines = await writer.append(bodies)
+        except DiskFull:
+            raise
+        except BaseException as error:
+            self._failure = error
+            if isinstance(error, OSError):
+                raise StoreFailed(f"the journal could not be written: {error}") from error
+            raise
+        for transition, line in zip(transitions, lines, strict=True):
+            self._keep(transition, segment, offset, len(line))
+            offset += len(line)
 
     def _usable(self) -> SegmentWriter:
         if self._failure is not None:
@@ -127,32 +132,12 @@ class JournalStore:
             raise StoreFailed("the store is not open")
         return self._writer
 
-    def _draft(self, lease: Lease, batch: Sequence[Transition]) -> tuple[list[CommitResult], list[Transition], list[Body]]:
-        """Judge each transition; those that pass come back with the text to write."""
-        results: list[CommitResult] = []
-        kept: list[Transition] = []
-        bodies: list[Body] = []
-        broken: set[tuple[str, str]] = set()
-        for transition in batch:
-            key = (transition.namespace, transition.workflow_id)
-            if not self._leases.allows(lease, *key):
-                results.append(FENCED)
-            elif key in broken:
-                results.append(refused("follows a transition that was refused"))
-            else:
-                try:
-                    bodies.append(body_of(transition, encode_transition(transition)))
-                except Unwritable as error:
-                    broken.add(key)
-                    results.append(refused(str(error)))
-                else:
-                    kept.append(transition)
-                    results.append(COMMITTED)
-        return results, kept, bodies
-
-    def _keep(self, transition: Transition, place: Place) -> None:
-        self._index.add((transition.namespace, transition.workflow_id), place)
+    def _keep(self, transition: Transition, segment: int, offset: int, length: int) -> None:
+        self._index.add((transition.namespace, transition.workflow_id), segment, offset, length)
         self._visibility.apply(transition)
+
+    def may_hold(self, namespace: str, workflow_id: str) -> bool:
+        return self._index.holds((namespace, workflow_id))
 
     async def load(self, namespace: str, workflow_id: str) -> Sequence[Transition]:
         """Raises `JournalCorrupt` when a line is no longer what was written."""
