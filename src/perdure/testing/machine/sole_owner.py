@@ -1,0 +1,152 @@
+"""The owner of one workflow id, without store, broker or clock: decides, applies, keeps histories, and checks the laws at every step."""
+
+import heapq
+from itertools import count
+from typing import TYPE_CHECKING
+
+from msgspec import Raw
+
+from perdure.core.codec import decode_transition, encode_transition
+from perdure.core.events import AnyEvent
+from perdure.core.machine import Outcome, apply, apply_transition, decide
+from perdure.core.machine.outcome import Waker
+from perdure.core.machine.wakes import tasks_of, wakes_of
+from perdure.core.replies import ActivityClaimed, Rejection, Reported, WorkflowClaimed
+from perdure.core.requests import AnyRequest, ClaimWorkflow, Report
+from perdure.core.state import RunState, WorkflowState
+from perdure.core.tasks import CancelNotice, Task
+from perdure.core.transition import Transition
+from perdure.testing.machine.laws import Key, check_change, check_woken, durable, image, key_of, must
+
+if TYPE_CHECKING:
+    from perdure.core.notes import AnyNote
+
+EPOCH = 1_700_000_000_000_000
+
+
+class SoleOwner:
+    """`now` is its clock, in microseconds; whoever drives it moves it. With `checked` false it skips the laws and is several times faster.
+
+    Replies are completed with events as the engine does. Raises `BrokenLawError` when a step breaks a law.
+    """
+
+    def __init__(self, workflow_id: str = "w", *, namespace: str = "default", checked: bool = True) -> None:
+        self.now = EPOCH
+        self.checked = checked
+        self.state = WorkflowState(namespace=namespace, workflow_id=workflow_id)
+        self.folded = WorkflowState(namespace=namespace, workflow_id=workflow_id)
+        """Fold of what was written, read back from its text."""
+        self.transitions: list[Transition] = []
+        self.histories: dict[str, list[AnyEvent]] = {}
+        """By run id, in the order of their starts."""
+        self.notes: dict[str, list[AnyNote]] = {}
+        self.published: dict[Key, Task] = {}
+        self.cancels: list[tuple[str, CancelNotice]] = []
+        self._wakes: list[tuple[int, int, Waker]] = []
+        self._serial = count()
+
+    @property
+    def run(self) -> RunState:
+        assert self.state.run is not None, "no run was started"
+        return self.state.run
+
+    @property
+    def history(self) -> list[AnyEvent]:
+        """Of the current run."""
+        return self.histories[self.run.run_id]
+
+    @property
+    def wakes(self) -> list[Waker]:
+        """Announced and still to come."""
+        return [waker for _, _, waker in self._wakes]
+
+    # --------------------------------------------------------------------------------------------------------- deciding
+
+    def bring(self, request: AnyRequest) -> Outcome | Rejection:
+        """Decide a request and take its outcome over."""
+        decided = self._decide(request) if self.checked else decide(self.state, request, self.now)
+        if isinstance(decided, Rejection):
+            return decided
+        if decided.transition is not None:
+            self._write(decided.transition)
+        for entry in decided.volatile:
+            apply(self.state, entry)
+        self._announce(decided)
+        self._complete(request, decided)
+        if self.checked:
+            must("fold", durable(self.state) == durable(self.folded), f"after {type(request).__name__}")
+            check_woken(self.state, self.now, self.published, self.wakes)
+        return decided
+
+    def _decide(self, request: AnyRequest) -> Outcome | Rejection:
+        before = image(self.state)
+        decided = decide(self.state, request, self.now)
+        must("same", image(decided) == image(decide(self.state, request, self.now)), f"two answers to {request}")
+        must("same", image(self.state) == before, f"deciding {request} has changed the state")
+        return decided
+
+    def _write(self, transition: Transition) -> None:
+        if self.checked:
+            for change in transition.runs:
+                check_change(self.histories.get(change.run_id, ()), len(self.notes.get(change.run_id, ())), change)
+            apply_transition(self.folded, decode_transition(encode_transition(transition)))
+        apply_transition(self.state, transition)
+        self.transitions.append(transition)
+        for change in transition.runs:
+            self.histories.setdefault(change.run_id, []).extend(change.events)
+            self.notes.setdefault(change.run_id, []).extend(change.notes)
+
+    def _announce(self, outcome: Outcome) -> None:
+        for task in outcome.tasks:
+            self.published[key_of(task)] = task
+        for waker in outcome.wakes:
+            heapq.heappush(self._wakes, (waker[0], next(self._serial), waker))
+        self.cancels += outcome.cancels
+        if isinstance(outcome.reply, ActivityClaimed):
+            claim = outcome.reply.claim
+            self.published.pop(("task", claim.run_id, claim.scheduled.id, claim.attempt), None)
+
+    def _complete(self, request: AnyRequest, outcome: Outcome) -> None:
+        reply = outcome.reply
+        if isinstance(reply, WorkflowClaimed) and isinstance(request, ClaimWorkflow):
+            reply.events = tuple(self.history[request.held :])
+        elif isinstance(reply, Reported) and isinstance(request, Report) and not reply.closed and request.based_on:
+            reply.events = tuple(self.history[request.based_on :])
+
+    # ------------------------------------------------------------------------------------------------------ time, crashes
+
+    def fire(self) -> int:
+        """Bring what is due by now; how many wakes there were."""
+        fired = 0
+        while self._wakes and self._wakes[0][0] <= self.now:
+            _, _, (_, target) = heapq.heappop(self._wakes)
+            fired += 1
+            if isinstance(target, Task):
+                self.published[key_of(target)] = target
+            else:
+                self.bring(target)
+        return fired
+
+    def sleep(self, microseconds: int) -> None:
+        """Let time pass, bringing each wake at its instant."""
+        until = self.now + microseconds
+        while self._wakes and self._wakes[0][0] <= until:
+            self.now = max(self.now, self._wakes[0][0])
+            self.fire()
+        self.now = max(self.now, until)
+
+    def crash(self) -> None:
+        """Forget what was not written, and begin again as an owner does: everything due is announced anew."""
+        state = WorkflowState(namespace=self.state.namespace, workflow_id=self.state.workflow_id)
+        for transition in self.transitions:
+            apply_transition(state, decode_transition(encode_transition(transition)))
+        self.state = state
+        self.published = {key_of(task): task for task in tasks_of(state, self.now) if task.command}
+        self._wakes = []
+        for waker in wakes_of(state):
+            heapq.heappush(self._wakes, (waker[0], next(self._serial), waker))
+
+
+def text(value: str) -> Raw:
+    """A payload holding a short text without quotes in it."""
+    return Raw(b'"%b"' % value.encode())
