@@ -185,6 +185,10 @@ class Store(Protocol):
 
     async def commit(self, lease: Lease, batch: Sequence[Transition]) -> Sequence[CommitResult]: ...
 
+    def may_hold(self, namespace: str, workflow_id: str) -> bool:
+        """False only when it is certain, without waiting, that nothing of this workflow id is kept."""
+        ...
+
     async def load(self, namespace: str, workflow_id: str) -> Sequence[Transition]:
         """Every kept transition of a workflow id, in order. Empty when there is none."""
         ...

@@ -1,0 +1,47 @@
+"""perdure: durable execution for Python. Ordinary functions whose every step is written down, so a crash costs a retry, never an order.
+
+The names below are all there is to know; each is loaded when it is first used, so that authors do not pay for the engine.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from perdure import errors, testing
+    from perdure.node import Worker, embedded
+    from perdure.sdk.activity import activity
+    from perdure.sdk.client import Client
+    from perdure.sdk.handle import Handle
+    from perdure.sdk.options import Retry
+    from perdure.sdk.workflow import workflow
+
+__all__ = ["Client", "Handle", "Retry", "Worker", "activity", "embedded", "errors", "testing", "workflow"]
+
+_HOMES: Final = {
+    "Client": "perdure.sdk.client",
+    "Handle": "perdure.sdk.handle",
+    "Retry": "perdure.sdk.options",
+    "Worker": "perdure.node",
+    "activity": "perdure.sdk.activity",
+    "embedded": "perdure.node",
+    "errors": "",
+    "testing": "",
+    "workflow": "perdure.sdk.workflow",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("perdure")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'perdure' has no attribute {name!r}")
+    value = getattr(import_module(home), name) if home else import_module(f"perdure.{name}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

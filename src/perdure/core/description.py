@@ -1,0 +1,140 @@
+"""How a run stands, in words and numbers: what `describe` answers, read off state alone."""
+
+from msgspec import Struct
+
+from perdure.core import events as ev
+from perdure.core.failure import Failure
+from perdure.core.payload import ABSENT, Payload
+from perdure.core.replies import RunResult, Status
+from perdure.core.state import ActivityState, RunState, WorkflowState
+
+
+class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing an open run waits for. `kind`: activity, timer, decision, build, resume. Instants are microseconds; 0 = none."""
+
+    kind: str
+    command: int = 0
+    name: str = ""
+    state: str = ""
+    attempt: int = 0
+    worker: str = ""
+    until: int = 0
+    failure: Failure | None = None
+    summary: str = ""
+
+
+class Description(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run as of now. `closed_at` 0 = open."""
+
+    workflow_id: str
+    run_id: str
+    type: str
+    status: Status
+    queue: str
+    started_at: int
+    closed_at: int = 0
+    result: Payload = ABSENT
+    failure: Failure | None = None
+    reason: str = ""
+    pending: tuple[Pending, ...] = ()
+    attributes: dict[str, ev.Attribute] = {}
+    memo: dict[str, Payload] = {}
+    details: str = ""
+    build_id: str = ""
+    parent: ev.ParentLink | None = None
+    history_length: int = 0
+    next_run_id: str = ""
+
+
+def describe(state: WorkflowState, run: RunState, now: int) -> Description:
+    """The current run of a workflow id."""
+    started = run.started
+    ended = result_of(run.run_id, run.closing) if run.closing is not None else None
+    return Description(
+        workflow_id=state.workflow_id,
+        run_id=run.run_id,
+        type=started.workflow_type,
+        status=run.status,
+        queue=started.queue,
+        started_at=started.time,
+        closed_at=run.closing.time if run.closing is not None else 0,
+        **(
+            {}
+            if ended is None
+            else {
+                "result": ended.result,
+                "failure": ended.failure,
+                "reason": ended.reason,
+                "next_run_id": ended.next_run_id,
+            }
+        ),
+        pending=tuple(_pending(run, now)),
+        attributes=run.attributes,
+        memo=started.memo,
+        details=run.details,
+        build_id=run.build_id,
+        parent=started.parent,
+        history_length=run.length,
+    )
+
+
+def _pending(run: RunState, now: int) -> list[Pending]:
+    pending = [_activity(run, activity, now) for activity in run.activities.values()]
+    pending += [
+        Pending(kind="timer", command=command, until=timer.due, summary=timer.summary)
+        for command, timer in run.timers.items()
+    ]
+    if run.quarantine is not None:
+        note = run.quarantine
+        words = "; ".join(f"{label} {text}" for label, text in (("expected", note.expected), ("found", note.found)) if text)
+        pending.append(Pending(kind="resume", name=note.build_id, state=f"{note.reason}: {words}" if words else note.reason))
+    pending += [
+        Pending(kind="build", name=change, state=f"build {build} does not know the change {change!r}")
+        for build, change in run.refused_builds.items()
+    ]
+    if run.wants_decision:
+        pending.append(
+            Pending(
+                kind="decision",
+                state="claimed" if run.claim is not None else "waiting for a worker",
+                worker=run.claim.worker if run.claim is not None else "",
+            )
+        )
+    return pending
+
+
+def _activity(run: RunState, activity: ActivityState, now: int) -> Pending:
+    scheduled, claim = activity.event, activity.claim
+    if claim is not None:
+        state = "running"
+    elif activity.retry_at > now:
+        state = "waiting to retry"
+    else:
+        state = f"waiting for a worker on queue {scheduled.queue or run.started.queue!r}"
+    return Pending(
+        kind="activity",
+        command=scheduled.id,
+        name=scheduled.name,
+        state=state,
+        attempt=activity.attempt,
+        worker=claim.worker if claim is not None else "",
+        until=activity.retry_at if claim is None else 0,
+        failure=activity.last_failure,
+        summary=scheduled.summary,
+    )
+
+
+def result_of(run_id: str, closing: object) -> RunResult:
+    """How a run ended, from its closing event."""
+    if isinstance(closing, ev.Completed):
+        return RunResult(run_id=run_id, status="completed", result=closing.result)
+    if isinstance(closing, ev.Failed):
+        return RunResult(run_id=run_id, status="failed", failure=closing.failure)
+    if isinstance(closing, ev.ContinuedAsNew):
+        return RunResult(run_id=run_id, status="continued", next_run_id=closing.next_run_id)
+    if isinstance(closing, ev.Cancelled):
+        return RunResult(run_id=run_id, status="cancelled", reason=closing.reason)
+    if isinstance(closing, ev.Terminated):
+        return RunResult(run_id=run_id, status="terminated", reason=closing.reason)
+    assert isinstance(closing, ev.TimedOut)
+    return RunResult(run_id=run_id, status="timed_out")

@@ -1,0 +1,274 @@
+"""The engine's door: routes every request to the owner of its shard, and answers what can be answered by reading.
+
+Implements `ports.Frontend` for whoever lives in this process; wires end here too.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from perdure.core.description import Description, describe, result_of
+from perdure.core.errors import NotFound, PerdureError, Unavailable
+from perdure.core.machine import apply
+from perdure.core.machine.targets import not_found
+from perdure.core.replies import RunResult
+from perdure.core.requests import AnyRequest, ClientRequest
+from perdure.core.shards import SHARDS, shard_of
+from perdure.core.state import WorkflowState, is_closing
+from perdure.core.tasks import Task
+from perdure.engine import door
+from perdure.engine.committer import Committer
+from perdure.engine.exits import Exits
+from perdure.engine.live import LiveWorkflow
+from perdure.engine.owner import Key, ShardOwner, Surroundings, error_of
+from perdure.engine.sweeper import Sweeper
+from perdure.engine.timers import TimerQueue
+from perdure.ports import (
+    Broker,
+    Clock,
+    Deliver,
+    Record,
+    RunFilter,
+    RunPage,
+    Store,
+    Subscription,
+    TaskKind,
+    WorkerIdentity,
+)
+
+log = logging.getLogger(__name__)
+
+_CLIENT: Final = frozenset(ClientRequest.__args__)  # type: ignore[attr-defined]
+_shard_of = lru_cache(maxsize=100_000)(shard_of)
+
+
+class EngineFrontend:
+    """All shards of one store, in this process. `incarnation` names this life of the process: claims of another one are dead."""
+
+    def __init__(self, store: Store, broker: Broker, clock: Clock, *, node: str, incarnation: str) -> None:
+        self._store = store
+        self._broker = broker
+        self._clock = clock
+        self._node = node
+        self.incarnation = incarnation
+        self.exits = Exits(broker)
+        self._owners: list[ShardOwner] = []
+        self._loading: set[asyncio.Task[None]] = set()
+        self._stopped = False
+        self.committer: Committer
+        self.timers: TimerQueue
+        self.sweeper = Sweeper(clock, broker, self.live_workflows, self._bring)
+        self.fault: BaseException | None = None
+        self.fenced: asyncio.Event = asyncio.Event()
+        """Set when nothing more can be written here."""
+
+    # --------------------------------------------------------------------------------------------------------------- life
+
+    async def start(self) -> None:
+        """Acquire every shard and take up what was open."""
+        lease = await self._store.acquire(self._node, range(SHARDS))
+        self.committer = Committer(self._store, lease, self._fence)
+        self.timers = TimerQueue(self._clock, self._bring)
+        around = Surroundings(self._store, self._clock, self.committer, self.timers, self.exits, self.incarnation)
+        self._owners = [ShardOwner(shard, around) for shard in range(SHARDS)]
+        await self.committer.start()
+        for key in await self._store.open_workflows(range(SHARDS)):
+            owner = self._owner(key)
+            owner.recover(await owner.load(key))
+        await self.sweeper.start()
+
+    async def stop(self) -> None:
+        """Take nothing more, write what was taken, stop. Idempotent."""
+        if self._stopped or not self._owners:
+            self._stopped = True
+            return
+        self._stopped = True
+        self.timers.stop()
+        await self.sweeper.stop()
+        if self._loading:
+            await asyncio.gather(*self._loading, return_exceptions=True)
+        for live in self.live_workflows():
+            if live.held is not None:
+                self._owner((live.state.namespace, live.state.workflow_id)).release(live)
+        await self.committer.stop()
+        self._fail_waiters()
+
+    def _fail_waiters(self) -> None:
+        for live in self.live_workflows():
+            for waiters in live.waiters.values():
+                for waiter in waiters:
+                    if not waiter.done():
+                        waiter.set_exception(Unavailable("the engine has stopped; the run goes on when it is back"))
+
+    def _fence(self, error: BaseException) -> None:
+        self.fault = error
+        self.fenced.set()
+        self.timers.stop()
+        self._fail_waiters()
+
+    @property
+    def busy(self) -> bool:
+        """True while a request is being loaded or a write is on its way."""
+        return bool(self._loading) or self.committer.busy
+
+    def live_workflows(self) -> Iterator[LiveWorkflow]:
+        for owner in self._owners:
+            yield from owner.live_workflows()
+
+    # ------------------------------------------------------------------------------------------------------------ requests
+
+    def _owner(self, key: Key) -> ShardOwner:
+        return self._owners[_shard_of(*key)]
+
+    def call(self, request: AnyRequest) -> "asyncio.Future[Any]":
+        """Bring a request to its owner; see `ports.Frontend.call`."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        try:
+            if self._stopped or self.fault is not None:
+                raise Unavailable(f"the engine has stopped{f': {self.fault}' if self.fault else ''}")
+            if type(request) in _CLIENT:
+                door.check(request)
+            self._route(request, answer)
+        except PerdureError as error:
+            answer.set_exception(error)
+        return answer
+
+    def _route(self, request: AnyRequest, answer: "asyncio.Future[Any] | None") -> None:
+        key = (request.namespace, request.workflow_id)
+        owner = self._owners[_shard_of(*key)]
+        live = owner.find(key)
+        if live is None and not self._store.may_hold(*key):
+            live = LiveWorkflow(WorkflowState(namespace=key[0], workflow_id=key[1]), None)
+        if live is not None:
+            owner.submit(live, request, answer)
+            return
+        task = asyncio.get_running_loop().create_task(self._load_and_submit(owner, key, request, answer))
+        self._loading.add(task)
+        task.add_done_callback(self._loading.discard)
+
+    async def _load_and_submit(
+        self, owner: ShardOwner, key: Key, request: AnyRequest, answer: "asyncio.Future[Any] | None"
+    ) -> None:
+        try:
+            owner.submit(await owner.load(key), request, answer)
+        except Exception as error:
+            if answer is None:
+                raise
+            if not answer.done():
+                answer.set_exception(error)
+
+    def _bring(self, target: AnyRequest | Task) -> None:
+        """A wake has come due."""
+        if self._stopped or self.fault is not None:
+            return
+        if isinstance(target, Task):
+            self.exits.publish(target)
+        else:
+            self._route(target, None)
+
+    def subscribe(
+        self, queue: str, kind: TaskKind, worker: WorkerIdentity, deliver: Deliver, credits: int
+    ) -> Subscription:
+        self.exits.attach(worker.worker, deliver)
+        subscription = self._broker.subscribe(queue, kind, worker.worker, deliver, credits)
+        if kind == "workflow":
+            self.offer_again(queue)
+        return subscription
+
+    def offer_again(self, queue: str) -> None:
+        """A worker with other code has come: what nobody could run before may run now."""
+        for live in self.live_workflows():
+            run = live.state.run
+            if run is None or run.started.queue != queue or not run.wants_decision or run.claim is not None:
+                continue
+            if run.failed_builds or run.refused_builds:
+                live.offered_at = 0
+                self._owner((live.state.namespace, live.state.workflow_id)).offer(live)
+
+    # -------------------------------------------------------------------------------------------------------------- reading
+
+    async def result(
+        self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True
+    ) -> RunResult:
+        while True:
+            found = await self._result(namespace, workflow_id, run_id)
+            if not follow or not found.next_run_id:
+                return found
+            run_id = found.next_run_id
+
+    async def _result(self, namespace: str, workflow_id: str, run_id: str) -> RunResult:
+        owner = self._owner((namespace, workflow_id))
+        while True:
+            live = await owner.load((namespace, workflow_id))
+            run = live.state.run
+            if run is None:
+                raise error_of(not_found(live.state, run_id))
+            wanted = run_id or run.run_id
+            if wanted == run.run_id and run.closing is not None and not live.uncommitted:
+                return result_of(wanted, run.closing)
+            if wanted == run.run_id:
+                return await self._wait(live, wanted)
+            record = await self._store.record(namespace, workflow_id, wanted)
+            if record is not None and record.events and is_closing(record.events[-1]):
+                return result_of(wanted, record.events[-1])
+            if not live.uncommitted:
+                raise error_of(not_found(live.state, wanted))
+            await self._settled()
+
+    async def _wait(self, live: LiveWorkflow, run_id: str) -> RunResult:
+        waiter: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
+        waiters = live.waiters.setdefault(run_id, [])
+        waiters.append(waiter)
+        try:
+            return await waiter
+        finally:
+            if waiter in waiters:
+                waiters.remove(waiter)
+            if not waiters:
+                live.waiters.pop(run_id, None)
+
+    async def _settled(self) -> None:
+        """Everything queued so far is durable."""
+        passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: BaseException | None) -> None:
+            if passed.done():
+                return
+            if error is None:
+                passed.set_result(None)
+            else:
+                passed.set_exception(error)
+
+        self.committer.append(None, done)
+        await passed
+
+    async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
+        record = await self._store.record(namespace, workflow_id, run_id)
+        if record is None:
+            raise NotFound(not_found(WorkflowState(namespace=namespace, workflow_id=workflow_id), run_id).message)
+        return record
+
+    async def describe(self, namespace: str, workflow_id: str, run_id: str = "") -> Description:
+        live = await self._owner((namespace, workflow_id)).load((namespace, workflow_id))
+        run = live.state.run
+        if run is None:
+            raise error_of(not_found(live.state, run_id))
+        if run_id and run_id != run.run_id:
+            record = await self.record(namespace, workflow_id, run_id)
+            state = WorkflowState(namespace=namespace, workflow_id=workflow_id)
+            for entry in (*record.events, *record.notes):
+                apply(state, entry)
+            assert state.run is not None
+            return describe(state, state.run, self._clock.now())
+        return describe(live.state, run, self._clock.now())
+
+    async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
+        return await self._store.runs(filter, limit, cursor)
+
+    async def count(self, filter: RunFilter) -> int:
+        return await self._store.count(filter)
+
+    def now(self) -> int:
+        return self._clock.now()

@@ -1,0 +1,52 @@
+"""A workflow id as it lives in its owner's memory: the state, the history of its run while it is warm, and what waits on it."""
+
+import asyncio
+from typing import Any
+
+from perdure.core.replies import RunResult
+from perdure.core.state import WorkflowState
+from perdure.core.transition import Transition
+from perdure.engine.committer import Done
+
+
+class Held:
+    """A start kept back for a moment, so that its first decision can ride in the same commit."""
+
+    __slots__ = ("done", "transition")
+
+    def __init__(self, transition: Transition, done: Done) -> None:
+        self.transition = transition
+        self.done = done
+
+
+class LiveWorkflow:
+    """`history` holds every event of the current run, or None when it must be read from the store first."""
+
+    __slots__ = ("held", "history", "offered_at", "state", "uncommitted", "waiters")
+
+    def __init__(self, state: WorkflowState, history: list[Any] | None) -> None:
+        self.state = state
+        self.history = history
+        self.uncommitted = 0
+        """Transitions applied here and not yet known to be durable."""
+        self.held: Held | None = None
+        self.offered_at = 0
+        """When the workflow task was last offered and not yet claimed; 0 = it is not on offer."""
+        self.waiters: dict[str, list[asyncio.Future[RunResult]]] = {}
+        """By run id: who waits for its close."""
+
+    def append(self, transition: Transition) -> None:
+        """Take over what a transition adds to the current run's history."""
+        for change in transition.runs:
+            events = change.events
+            if not events:
+                continue
+            if events[0].id == 1:
+                self.history = list(events)
+            elif self.history is not None:
+                self.history.extend(events)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing would be missed if it were dropped and loaded again."""
+        return not self.uncommitted and self.held is None and not self.waiters

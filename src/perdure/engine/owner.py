@@ -1,0 +1,348 @@
+"""The one writer of a shard: brings requests to the machine one at a time, and lets nothing leave before its commit.
+
+Between a request's arrival and its transition's place in the commit queue there is no pause, so requests of one workflow id are decided
+in order, each on the state the one before left. What follows a commit is in `_committed`.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from msgspec import Struct
+
+from perdure.core import errors
+from perdure.core.description import result_of
+from perdure.core.errors import PerdureError, Unavailable
+from perdure.core.machine import Outcome, apply, apply_transition, decide
+from perdure.core.machine.claims import workflow_task
+from perdure.core.machine.wakes import tasks_of, wakes_of
+from perdure.core.replies import NotWanted, Rejection, Reported, RunResult, WorkflowClaimed
+from perdure.core.requests import ActivityDue, AnyRequest, ClaimWorkflow, ReleaseWorkflow, Report, StartWorkflow
+from perdure.core.state import WorkflowState, is_closing
+from perdure.core.transition import Transition, joined
+from perdure.engine.committer import Committer, Done
+from perdure.engine.exits import Exits
+from perdure.engine.live import Held, LiveWorkflow
+from perdure.engine.timers import TimerQueue
+from perdure.ports import Clock, Store
+
+log = logging.getLogger(__name__)
+
+CLOSED_KEPT: Final = 1_000
+"""Closed workflow ids a shard keeps in memory, for repeated requests and late questions; older ones are loaded when asked for."""
+
+HOLD_US: Final = 2_000
+"""So long is a start kept back at most, waiting for its first decision to ride in the same commit."""
+
+ERRORS: Final[dict[str, type[PerdureError]]] = {
+    cls.code: cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, PerdureError)
+}
+
+Key = tuple[str, str]
+Answer = asyncio.Future[Any]
+
+
+class Surroundings(Struct, frozen=True):
+    """What the owners of one node share."""
+
+    store: Store
+    clock: Clock
+    committer: Committer
+    timers: TimerQueue
+    exits: Exits
+    incarnation: str
+
+
+def error_of(rejection: Rejection) -> PerdureError:
+    """The exception a rejection becomes at the door."""
+    return ERRORS[rejection.code](rejection.message, **rejection.fields)  # type: ignore[arg-type]
+
+
+class ShardOwner:
+    """All workflow ids of one shard. `open` are those with an open run, `closed` the most recently used of the others."""
+
+    def __init__(self, shard: int, surroundings: Surroundings) -> None:
+        self.shard = shard
+        self._around = surroundings
+        self.open: dict[Key, LiveWorkflow] = {}
+        self.closed: OrderedDict[Key, LiveWorkflow] = OrderedDict()
+        self._loading: dict[Key, asyncio.Task[LiveWorkflow]] = {}
+
+    # ------------------------------------------------------------------------------------------------------------ loading
+
+    def find(self, key: Key) -> LiveWorkflow | None:
+        """The workflow id, if it is in memory."""
+        live = self.open.get(key)
+        if live is None:
+            live = self.closed.get(key)
+            if live is not None:
+                self.closed.move_to_end(key)
+        return live
+
+    async def load(self, key: Key) -> LiveWorkflow:
+        """The workflow id, from memory or the store; one that never was has an empty state."""
+        live = self.find(key)
+        if live is not None:
+            return live
+        transitions = await self._around.store.load(*key)
+        return self.find(key) or self._fold(key, transitions)
+
+    def _fold(self, key: Key, transitions: Any) -> LiveWorkflow:
+        state = WorkflowState(namespace=key[0], workflow_id=key[1])
+        live = LiveWorkflow(state, None)
+        for transition in transitions:
+            apply_transition(state, transition)
+            live.append(transition)
+        self._keep(key, live)
+        return live
+
+    def _keep(self, key: Key, live: LiveWorkflow) -> None:
+        """Put a workflow id where it belongs, and let go of what has been closed and unused for longest."""
+        run = live.state.run
+        if run is not None and run.closing is None:
+            self.closed.pop(key, None)
+            self.open[key] = live
+            return
+        self.open.pop(key, None)
+        live.history = None
+        self.closed[key] = live
+        self.closed.move_to_end(key)
+        while len(self.closed) > CLOSED_KEPT:
+            oldest = next(iter(self.closed))
+            if oldest == key or not self.closed[oldest].is_idle:
+                break
+            del self.closed[oldest]
+
+    def forget(self, key: Key) -> None:
+        """Drop what was applied here but not written; the next request loads what was."""
+        live = self.open.pop(key, None) or self.closed.pop(key, None)
+        if live is None:
+            return
+        if live.held is not None:
+            held, live.held = live.held, None
+            held.done(Unavailable("the write it depended on failed"))
+        for waiters in live.waiters.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(Unavailable("the run's last write failed; ask again"))
+        live.waiters = {}
+
+    # ------------------------------------------------------------------------------------------------------------ deciding
+
+    def submit(self, live: LiveWorkflow, request: AnyRequest, answer: Answer | None) -> None:
+        """Decide a request. `answer` gets the reply once what it speaks of is durable, or the error."""
+        around = self._around
+        if live.held is not None and type(request) is not ClaimWorkflow and type(request) is not Report:
+            self.release(live)
+        outcome = decide(live.state, request, around.clock.now())
+        if type(outcome) is Rejection:
+            self._answer_behind(live, answer, error_of(outcome))
+            return
+        transition = outcome.transition
+        if transition is not None:
+            apply_transition(live.state, transition)
+            live.append(transition)
+        for entry in outcome.volatile:
+            apply(live.state, entry)
+        self._complete_reply(live, request, outcome)
+        if transition is None:
+            self._nothing_written(live, request, outcome, answer)
+            return
+        self._write(live, request, outcome, transition, answer)
+
+    def _complete_reply(self, live: LiveWorkflow, request: AnyRequest, outcome: Outcome) -> None:
+        """Replies that carry history get it here, as of now."""
+        reply = outcome.reply
+        if type(reply) is Reported:
+            if not reply.closed and live.history is not None and request.based_on:  # type: ignore[union-attr]
+                reply.events = tuple(live.history[request.based_on :])  # type: ignore[union-attr]
+        elif type(reply) is WorkflowClaimed:
+            assert live.history is not None
+            reply.events = tuple(live.history[request.held :])  # type: ignore[union-attr]
+
+    def _nothing_written(self, live: LiveWorkflow, request: AnyRequest, outcome: Outcome, answer: Answer | None) -> None:
+        kind = type(request)
+        if kind is ClaimWorkflow:
+            # Workflow code may run before what it is fed is durable: nothing it asks for leaves before the commit that covers it.
+            if type(outcome.reply) is not NotWanted or "nothing new" in outcome.reply.reason:
+                live.offered_at = 0
+            self._let_go(live, outcome)
+            _resolve(answer, outcome.reply)
+            return
+        if live.held is not None:
+            self.release(live)
+        self._let_go(live, outcome)
+        if live.uncommitted and answer is not None:
+            self._around.committer.append(None, _barrier(answer, outcome.reply, None))
+        else:
+            _resolve(answer, outcome.reply)
+        if kind is Report:
+            self.offer(live)
+        elif kind is ReleaseWorkflow:
+            if request.why == "unknown_type":  # type: ignore[union-attr]
+                live.offered_at = self._around.clock.now()  # the machine set a wake: at once would be for ever
+            self.offer(live)
+
+    def _answer_behind(self, live: LiveWorkflow, answer: Answer | None, error: PerdureError) -> None:
+        if answer is None:
+            return
+        if live.held is not None:
+            self.release(live)
+        if live.uncommitted:
+            self._around.committer.append(None, _barrier(answer, None, error))
+        else:
+            answer.set_exception(error)
+
+    # ------------------------------------------------------------------------------------------------------------ writing
+
+    def _write(
+        self, live: LiveWorkflow, request: AnyRequest, outcome: Outcome, transition: Transition, answer: Answer | None
+    ) -> None:
+        live.uncommitted += 1
+        key = (live.state.namespace, live.state.workflow_id)
+        self._place(key, live)
+
+        def done(error: BaseException | None) -> None:
+            live.uncommitted -= 1
+            if error is None:
+                self._committed(live, outcome, transition, answer)
+            else:
+                self._lost(key, live, error, answer)
+
+        if type(request) is StartWorkflow and self._hold(live, transition, done):
+            return
+        if live.held is not None:
+            held, live.held = live.held, None
+            first = held.done
+
+            def both(error: BaseException | None) -> None:
+                first(error)
+                done(error)
+
+            self._around.committer.append(joined(held.transition, transition), both)
+            return
+        self._around.committer.append(transition, done)
+
+    def _place(self, key: Key, live: LiveWorkflow) -> None:
+        is_open = live.state.run is not None and live.state.run.closing is None
+        if is_open:
+            if key not in self.open:
+                self._keep(key, live)
+        elif key in self.open:
+            self._keep(key, live)
+
+    def _hold(self, live: LiveWorkflow, transition: Transition, done: Done) -> bool:
+        """Keep a start back if a worker of this process takes it at once."""
+        run = live.state.run
+        if run is None or run.length != 1 or not run.wants_decision:
+            return False
+        live.held = Held(transition, done)
+        live.offered_at = self._around.clock.now()
+        if self._around.exits.publish(workflow_task(live.state, run)):
+            if live.held is not None:
+                self._around.clock.call_at(live.offered_at + HOLD_US, lambda: self._release_late(live))
+            return True
+        live.held = None
+        return False
+
+    def _release_late(self, live: LiveWorkflow) -> None:
+        if live.held is not None:
+            self.release(live)
+
+    def release(self, live: LiveWorkflow) -> None:
+        """Commit a start that was kept back, alone."""
+        held, live.held = live.held, None
+        if held is not None:
+            self._around.committer.append(held.transition, held.done)
+
+    # ----------------------------------------------------------------------------------------------------- after the commit
+
+    def _committed(self, live: LiveWorkflow, outcome: Outcome, transition: Transition, answer: Answer | None) -> None:
+        self._let_go(live, outcome)
+        if live.waiters:
+            self._wake_waiters(live, transition)
+        _resolve(answer, outcome.reply)
+        self.offer(live)
+
+    def _let_go(self, live: LiveWorkflow, outcome: Outcome) -> None:
+        around = self._around
+        for instant, target in outcome.wakes:
+            around.timers.add(instant, target)
+        for task in outcome.tasks:
+            around.exits.publish(task)
+        for worker, notice in outcome.cancels:
+            around.exits.notify(worker, notice)
+
+    def offer(self, live: LiveWorkflow) -> None:
+        """Offer the run to a worker if it has something to decide and is not on offer or claimed already."""
+        run = live.state.run
+        if run is not None and run.wants_decision and run.claim is None and not live.offered_at:
+            live.offered_at = self._around.clock.now()
+            self._around.exits.publish(workflow_task(live.state, run))
+
+    def _wake_waiters(self, live: LiveWorkflow, transition: Transition) -> None:
+        for change in transition.runs:
+            if change.run_id in live.waiters and change.events:
+                for event in change.events:
+                    if is_closing(event):
+                        result = result_of(change.run_id, event)
+                        for waiter in live.waiters.pop(change.run_id, ()):
+                            if not waiter.done():
+                                waiter.set_result(result)
+
+    def _lost(self, key: Key, live: LiveWorkflow, error: BaseException, answer: Answer | None) -> None:
+        """The transition was not written: what was built on it here is not true."""
+        if self.find(key) is live:
+            self.forget(key)
+        if answer is not None and not answer.done():
+            answer.set_exception(error)
+
+    # ---------------------------------------------------------------------------------------------------- start-up, sweeping
+
+    def recover(self, live: LiveWorkflow) -> None:
+        """After a restart: what workers of a dead owner process held is lost, everything due is set to wake, tasks are offered."""
+        state, around = live.state, self._around
+        run = state.run
+        if run is None or run.closing is not None:
+            return
+        for activity in list(run.activities.values()):
+            claim = activity.claim
+            if claim is not None and claim.incarnation != around.incarnation:
+                lost = ActivityDue(
+                    namespace=state.namespace,
+                    workflow_id=state.workflow_id,
+                    run_id=run.run_id,
+                    command=activity.event.id,
+                    attempt=activity.attempt,
+                    kind="lost",
+                    token=claim.token,
+                )
+                self.submit(live, lost, None)
+        for instant, target in wakes_of(state):
+            around.timers.add(instant, target)
+        for task in tasks_of(state, around.clock.now()):
+            if task.command:
+                around.exits.publish(task)
+        self.offer(live)
+
+    def live_workflows(self) -> Iterator[LiveWorkflow]:
+        yield from list(self.open.values())
+
+
+def _resolve(answer: Answer | None, reply: Any) -> None:
+    if answer is not None and not answer.done():
+        answer.set_result(reply)
+
+
+def _barrier(answer: Answer, reply: Any, error: PerdureError | None) -> Callable[[BaseException | None], None]:
+    def done(fault: BaseException | None) -> None:
+        if answer.done():
+            return
+        if fault is not None or error is not None:
+            answer.set_exception(fault or error)  # type: ignore[arg-type]
+        else:
+            answer.set_result(reply)
+
+    return done

@@ -1,0 +1,81 @@
+"""Law `woken`: looks at every open run for what should have moved and did not, and moves it. Finds nothing when all is well."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from perdure.core.machine.wakes import tasks_of, wakes_of
+from perdure.core.requests import AnyRequest
+from perdure.core.tasks import Task
+from perdure.engine.live import LiveWorkflow
+from perdure.ports import Broker, Clock
+
+log = logging.getLogger(__name__)
+
+PERIOD_US: Final = 10_000_000
+LATE_US: Final = 1_000_000
+"""A wake this much overdue was lost."""
+CHUNK: Final = 500
+"""Runs looked at before others get a turn."""
+
+
+class Sweeper:
+    """Sweeps every `PERIOD_US`. `repaired` counts tasks and wakes it had to bring again."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        broker: Broker,
+        workflows: Callable[[], Iterable[LiveWorkflow]],
+        bring: Callable[[AnyRequest | Task], None],
+    ) -> None:
+        self._clock = clock
+        self._broker = broker
+        self._workflows = workflows
+        self._bring = bring
+        self._task: asyncio.Task[None] | None = None
+        self.repaired = 0
+
+    async def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="perdure sweeper")
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self._clock.sleep(PERIOD_US)
+            try:
+                await self.sweep()
+            except Exception:
+                log.exception("a sweep failed; the next one comes in %d s", PERIOD_US // 1_000_000)
+
+    async def sweep(self) -> None:
+        """Look at every open run once."""
+        due: defaultdict[tuple[str, str], list[Task]] = defaultdict(list)
+        for number, live in enumerate(self._workflows(), 1):
+            self._look(live, due)
+            if number % CHUNK == 0:
+                await asyncio.sleep(0)
+        for (queue, kind), tasks in due.items():
+            # A line as long as it should be holds them; a shorter one has lost some, and claims sort out what comes twice.
+            if self._broker.depth(queue, kind) < len(tasks):  # type: ignore[arg-type]
+                for task in tasks:
+                    self.repaired += 1
+                    self._bring(task)
+
+    def _look(self, live: LiveWorkflow, due: defaultdict[tuple[str, str], list[Task]]) -> None:
+        now = self._clock.now()
+        if live.uncommitted or live.held is not None:
+            return
+        for task in tasks_of(live.state, now):
+            due[(task.queue, task.kind)].append(task)
+        for instant, target in wakes_of(live.state):
+            if instant < now - LATE_US and not isinstance(target, Task):
+                self.repaired += 1
+                self._bring(target)

@@ -1,0 +1,54 @@
+"""What is due when: one heap for every wake of every run, one timer of the clock for the earliest.
+
+A wake that no longer matters is not taken out; bringing it is harmless, the machine says so. Nothing here is durable: at start-up it is
+rebuilt from state, and the sweeper proves from state that nothing is missing.
+"""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+from perdure.core.requests import AnyRequest
+from perdure.core.tasks import Task
+from perdure.ports import Clock, Wake
+
+
+class TimerQueue:
+    """Brings each request or task to `bring` at or after its instant, never before, ties in the order they were added."""
+
+    def __init__(self, clock: Clock, bring: Callable[[AnyRequest | Task], None]) -> None:
+        self._clock = clock
+        self._bring = bring
+        self._heap: list[tuple[int, int, AnyRequest | Task]] = []
+        self._serial = count()
+        self._wake: Wake | None = None
+        self._wake_at = 0
+        self._stopped = False
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, instant: int, target: AnyRequest | Task) -> None:
+        heapq.heappush(self._heap, (instant, next(self._serial), target))
+        if not self._stopped and (self._wake is None or instant < self._wake_at):
+            self._arm()
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+
+    def _arm(self) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake_at = self._heap[0][0]
+        self._wake = self._clock.call_at(self._wake_at, self._due)
+
+    def _due(self) -> None:
+        self._wake = None
+        now = self._clock.now()
+        while self._heap and self._heap[0][0] <= now and not self._stopped:
+            self._bring(heapq.heappop(self._heap)[2])
+        if self._heap and not self._stopped and self._wake is None:
+            self._arm()

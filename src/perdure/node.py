@@ -1,0 +1,203 @@
+"""The composition root: the only file that names adapters. Puts store, broker, clock, engine and worker together into a node."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from perdure.broker.inprocess import InProcessBroker
+from perdure.core.errors import InvalidArgument
+from perdure.engine.frontend import EngineFrontend
+from perdure.ports import Broker, Chance, Clock, Store
+from perdure.runtime.chance import RealChance
+from perdure.runtime.clock import RealClock
+from perdure.runtime.files import LocalFiles
+from perdure.sdk.client import Client
+from perdure.sdk.options import identifier
+from perdure.sdk.registry import Registry
+from perdure.store.journal.store import JournalStore
+from perdure.worker.worker import TaskWorker
+
+GRACE_S: Final = 30.0
+"""So long may running activities take to end when a worker is asked to stop."""
+
+
+class Node:
+    """An engine and a worker in one process, over any store, broker, clock and chance. Started and stopped once."""
+
+    def __init__(
+        self,
+        store: Store,
+        broker: Broker,
+        clock: Clock,
+        chance: Chance,
+        *,
+        queues: Sequence[str] = ("default",),
+        namespace: str = "default",
+        build_id: str | None = None,
+        max_activities: int = 200,
+        max_cached_runs: int = 10_000,
+        grace: float = GRACE_S,
+    ) -> None:
+        self.store = store
+        self.broker = broker
+        self.clock = clock
+        self.registry = Registry(build_id)
+        incarnation = chance.token()
+        self.frontend = EngineFrontend(store, broker, clock, node=f"node-{incarnation[:8]}", incarnation=incarnation)
+        self.client = Client(self.frontend, chance, identifier(namespace, "namespace"))
+        self.worker = TaskWorker(
+            self.frontend,
+            chance,
+            self.registry,
+            tuple(identifier(queue, "queue") for queue in queues),
+            incarnation=incarnation,
+            max_activities=_positive("max_activities", max_activities),
+            max_cached_runs=_positive("max_cached_runs", max_cached_runs),
+        )
+        self._grace = grace
+        self._working = False
+        self._running = False
+
+    def register(self, *things: object) -> None:
+        """Make workflows, activities, modules or objects with activity methods known to this node's worker; any time.
+
+        The worker begins to take tasks with the first registration, so that nothing is offered to it before it knows anything. Raises
+        `InvalidArgument` for a name that stands for something else.
+        """
+        self.registry.register(*things)
+        if self._running and not self._working:
+            self._work()
+
+    def _work(self) -> None:
+        self._working = True
+        self.worker.begin()
+
+    async def start(self) -> None:
+        await self.store.open()
+        try:
+            await self.frontend.start()
+        except BaseException:
+            await self.store.close()
+            raise
+        self._running = True
+        if self.registry.activities or self.registry.workflows:
+            self._work()
+
+    async def stop(self) -> None:
+        """Let activities end within the grace period, write what was taken, close the store. Idempotent."""
+        if not self._running:
+            return
+        self._running = False
+        try:
+            if self._working:
+                await self.worker.stop(self._grace)
+            await self.frontend.stop()
+        finally:
+            await self.store.close()
+
+    async def failed(self) -> BaseException:
+        """Wait until this node can write nothing more (a failed fsync, say) and return why. It must then be stopped."""
+        await self.frontend.fenced.wait()
+        assert self.frontend.fault is not None
+        return self.frontend.fault
+
+    @property
+    def busy(self) -> bool:
+        """True while anything is under way that time alone would not bring forward."""
+        return self.worker.busy or self.frontend.busy
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+def embedded(
+    data: str | Path,
+    *,
+    queues: Sequence[str] = ("default",),
+    namespace: str = "default",
+    build_id: str | None = None,
+    max_activities: int = 200,
+    max_cached_runs: int = 10_000,
+    grace: float = GRACE_S,
+) -> Node:
+    """An engine and a worker in this process, its journal in the directory `data`.
+
+    Use it with `async with`; the node has `.client` and `.register(...)`. `queues` are the task queues its worker serves,
+    `max_activities` bounds the activities running at once, `max_cached_runs` the runs held warm, `grace` (seconds) how long activities
+    may go on when it stops. Entering raises `Unavailable` when another process holds the directory, and typed errors for a damaged
+    journal.
+    """
+    clock, chance = RealClock(), RealChance()
+    store = JournalStore(LocalFiles(Path(data)), clock, chance)
+    return Node(
+        store,
+        InProcessBroker(),
+        clock,
+        chance,
+        queues=queues,
+        namespace=namespace,
+        build_id=build_id,
+        max_activities=max_activities,
+        max_cached_runs=max_cached_runs,
+        grace=grace,
+    )
+
+
+class Worker:
+    """A worker of its own for one queue, on any client. Use it with `async with`, or `run()` until cancelled.
+
+    `max_activities` bounds the activities running at once; `grace` (seconds) is how long they may go on when it stops.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        queue: str = "default",
+        workflows: Sequence[object] = (),
+        activities: Sequence[object] = (),
+        build_id: str | None = None,
+        max_activities: int = 100,
+        max_cached_runs: int = 10_000,
+        grace: float = GRACE_S,
+    ) -> None:
+        registry = Registry(build_id)
+        registry.register(*workflows, *activities)
+        self._grace = grace
+        self._worker = TaskWorker(
+            client.frontend,
+            RealChance(),
+            registry,
+            (identifier(queue, "queue"),),
+            incarnation=getattr(client.frontend, "incarnation", ""),
+            max_activities=_positive("max_activities", max_activities),
+            max_cached_runs=_positive("max_cached_runs", max_cached_runs),
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._worker.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._worker.stop(self._grace)
+
+    async def run(self) -> None:
+        """Work until cancelled, then stop with the grace period."""
+        async with self:
+            await asyncio.Event().wait()
+
+
+def _positive(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidArgument(f"{name} must be a whole number from 1, not {value!r}")
+    return value

@@ -1,0 +1,253 @@
+"""What workflow code reaches through the sdk's verbs: the run's side of `sdk.context.WorkflowContext`.
+
+Every method either reads what was fed or asks the matcher for a command; none knows a clock, chance or I/O.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from random import Random
+from typing import Any, NoReturn
+
+from msgspec.structs import replace
+
+from perdure.core import commands as cm
+from perdure.core.errors import NondeterminismError
+from perdure.core.events import SignalReceived, Started
+from perdure.core.payload import Payload
+from perdure.replay.handles import LoopTimer
+from perdure.replay.loop import WorkflowLoop
+from perdure.replay.matcher import Asked, Matcher
+from perdure.sdk.context import ActivityAnswer, WorkflowInfo
+
+
+class ContinueAsNewRequested(BaseException):
+    """Leaves workflow code on its way out; BaseException, so that `except Exception` does not stop it."""
+
+    def __init__(self, command: cm.ContinueAsNew) -> None:
+        super().__init__("continue as new")
+        self.command = command
+
+
+class RunContext:
+    """One run, as its own code sees it. `at`, `time` and `covered` are set by the runner before each input."""
+
+    __slots__ = (
+        "_random",
+        "at",
+        "changes",
+        "covered",
+        "definition",
+        "history_bytes",
+        "loop",
+        "matcher",
+        "namespace",
+        "seed",
+        "signals",
+        "started",
+        "time",
+        "workflow_id",
+    )
+
+    def __init__(self, namespace: str, workflow_id: str, started: Started, matcher: Matcher, definition: object) -> None:
+        self.namespace = namespace
+        self.workflow_id = workflow_id
+        self.started = started
+        self.matcher = matcher
+        self.definition = definition
+        self.seed = started.seed
+        self.at = 0
+        self.time = started.time
+        self.covered = 0
+        self.history_bytes = 0
+        self.changes: dict[str, int] | None = None
+        self.signals: dict[str, _Line] | None = None
+        self._random: Random | None = None
+        self.loop = WorkflowLoop(start_timer=self._start_timer, cancel_timer=self._cancel_timer, now=self.elapsed)
+        self.loop.workflow_context = self
+
+    def elapsed(self) -> float:
+        """Seconds since the run's start: the loop's clock."""
+        return (self.time - self.started.time) / 1_000_000
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def info(self) -> WorkflowInfo:
+        started = self.started
+        parent = started.parent
+        return WorkflowInfo(
+            namespace=self.namespace,
+            workflow_id=self.workflow_id,
+            run_id=started.run_id,
+            type=started.workflow_type,
+            queue=started.queue,
+            attempt=started.attempt,
+            started_at=started.time,
+            parent=None if parent is None else (parent.workflow_id, parent.run_id),
+            memo=started.memo,
+            attributes=started.attributes,
+            history_length=self.at,
+            history_bytes=self.history_bytes,
+            continue_as_new_suggested=self.at >= started.limits.history_warn,
+        )
+
+    def now(self) -> int:
+        return self.time
+
+    def random(self) -> Random:
+        if self._random is None:
+            self._random = Random(self.seed)  # noqa: S311 – the run's own, seeded generator: determinism, not secrecy
+        return self._random
+
+    def is_replaying(self) -> bool:
+        return self.at <= self.covered
+
+    # ---------------------------------------------------------------------------------------------- activities, timers
+
+    async def activity(self, command: cm.ScheduleActivity) -> ActivityAnswer:
+        future = self.loop.create_future()
+        asked = self.matcher.ask(command, future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if command.on_cancel == "abandon" or future.done() and not future.cancelled():
+                raise
+            if self.matcher.withdraw(asked):
+                raise
+            self.matcher.ask(cm.CancelActivity(at=self.at, target=0), target=asked)
+            if command.on_cancel == "try":
+                raise
+        return await self._ended(asked)
+
+    async def _ended(self, asked: Asked) -> ActivityAnswer:
+        asked.waiter = future = self.loop.create_future()
+        return await future
+
+    async def sleep(self, delay: int, summary: str = "") -> None:
+        if delay <= 0:
+            await asyncio.sleep(0)
+            return
+        future = self.loop.create_future()
+        timer = self.loop.start_timer(delay, _wake, future, summary=summary)
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+    def _start_timer(self, delay_us: int, summary: str, timer: LoopTimer) -> None:
+        timer.token = self.matcher.ask(cm.StartTimer(at=self.at, delay=delay_us, summary=summary), timer)
+
+    def _cancel_timer(self, timer: LoopTimer) -> None:
+        asked: Asked = timer.token
+        if not self.matcher.withdraw(asked):
+            self.matcher.ask(cm.CancelTimer(at=self.at, target=0), target=asked)
+
+    # --------------------------------------------------------------------------------------------------------- signals
+
+    def receive(self, name: str) -> "Reception":
+        return Reception(self, self.line(name))
+
+    def line(self, name: str) -> "_Line":
+        if self.signals is None:
+            self.signals = {}
+        line = self.signals.get(name)
+        if line is None:
+            line = self.signals[name] = _Line()
+        return line
+
+    def signalled(self, signal: SignalReceived) -> None:
+        """A signal was fed: hand it to whoever waits longest, else keep it."""
+        line = self.line(signal.name)
+        while line.waiting:
+            future = line.waiting.popleft()
+            if not future.done():
+                future.set_result(signal)
+                return
+        line.kept.append(signal)
+
+    def kept_again(self, signal: SignalReceived) -> None:
+        """A signal whose taker was cancelled before it saw it: the next in line gets it, or it is the first kept."""
+        line = self.line(signal.name)
+        while line.waiting:
+            future = line.waiting.popleft()
+            if not future.done():
+                future.set_result(signal)
+                return
+        line.kept.appendleft(signal)
+
+    def untaken(self) -> tuple[SignalReceived, ...]:
+        """Signals fed that no code took, in history order."""
+        kept = [signal for line in (self.signals or {}).values() for signal in line.kept]
+        return tuple(sorted(kept, key=lambda signal: signal.id))
+
+    # ------------------------------------------------------------------------------------------- versions, side effects
+
+    def version(self, change_id: str, lowest: int, highest: int) -> int:
+        if self.changes is None:
+            self.changes = {}
+        taken = self.changes.get(change_id)
+        if taken is None:
+            taken = self.changes[change_id] = self._first_version(change_id, highest)
+        if not lowest <= taken <= highest:
+            message = f"the run took version {taken} of {change_id!r}; this code knows {lowest} to {highest}"
+            self.loop.violations.append(message)
+            raise NondeterminismError(message)
+        return taken
+
+    def _first_version(self, change_id: str, highest: int) -> int:
+        marker = self.matcher.marker(change_id, self.at)
+        if marker is not None:
+            taken = marker.version
+        elif not self.matcher.expected and self.at > self.covered:
+            taken = highest
+        else:
+            return 0
+        self.matcher.ask(cm.MarkVersion(at=self.at, change_id=change_id, version=taken))
+        return taken
+
+    def side_effect(self, produce: Callable[[], Payload]) -> Payload:
+        recorded = self.matcher.side_effect(self.at)
+        result = produce() if recorded is None else recorded.result
+        self.matcher.ask(cm.RecordSideEffect(at=self.at, result=result))
+        return result
+
+    def continue_as_new(self, command: cm.ContinueAsNew) -> NoReturn:
+        raise ContinueAsNewRequested(replace(command, at=self.at))
+
+
+class _Line:
+    """Signals of one name: those nobody took yet, and those who wait for one."""
+
+    __slots__ = ("kept", "waiting")
+
+    def __init__(self) -> None:
+        self.kept: deque[SignalReceived] = deque()
+        self.waiting: deque[asyncio.Future[SignalReceived]] = deque()
+
+
+class Reception:
+    """Waits for one signal. When the wait is cancelled at the very moment the signal came, the signal is kept for the next one."""
+
+    __slots__ = ("_context", "_line")
+
+    def __init__(self, context: RunContext, line: _Line) -> None:
+        self._context = context
+        self._line = line
+
+    def __await__(self) -> Generator[Any, None, SignalReceived]:
+        line = self._line
+        if line.kept:
+            return line.kept.popleft()
+        future: asyncio.Future[SignalReceived] = self._context.loop.create_future()
+        line.waiting.append(future)
+        try:
+            return (yield from future.__await__())
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                self._context.kept_again(future.result())
+            raise
+
+
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

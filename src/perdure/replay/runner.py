@@ -1,0 +1,206 @@
+"""Running workflow code over its history: inputs one at a time, to idle after each, so that commands are a function of inputs alone.
+
+A runner holds one run warm. It is given events (`advance`), may be fed a fact its worker holds (`feed_fact`), and hands out the commands
+that are new (`take`) and how the code ended (`ending`). It does no I/O and never looks at a clock.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextvars import Context
+from typing import Any, Protocol
+
+from perdure.core import commands as cm
+from perdure.core import events as ev
+from perdure.core.errors import NondeterminismError
+from perdure.core.payload import Payload
+from perdure.replay import guards
+from perdure.replay.matcher import Matcher
+from perdure.replay.mismatch import Mismatch, in_words
+from perdure.replay.run_context import ContinueAsNewRequested, RunContext
+from perdure.sdk.failures import to_failure
+from perdure.sdk.payloads import Signature
+
+
+class Definition(Protocol):
+    """A registered workflow, as the runner needs it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fn(self) -> Any: ...
+
+    @property
+    def signature(self) -> Signature: ...
+
+
+class Runner:
+    """One run, warm. `length` is the number of the last event held; every input up to it has been fed unless the code has continued
+    as new. Raises `Mismatch`, `OldBuild` or `Stale` when it cannot go on; it must then be thrown away (`close`)."""
+
+    __slots__ = ("_main", "_strict", "context", "decided", "ending", "fed", "length", "matcher")
+
+    def __init__(
+        self, definition: Definition, namespace: str, workflow_id: str, started: ev.Started, *, strict: bool = False
+    ) -> None:
+        guards.install()
+        self.matcher = Matcher(strict=strict)
+        self.context = RunContext(namespace, workflow_id, started, self.matcher, definition)
+        self.length = 0
+        self.fed = 0
+        self.decided = 0
+        """`based_on` of the last decision seen in the history."""
+        self.ending: cm.ClosingCommand | None = None
+        self._main: asyncio.Task[Any] | None = None
+
+    @property
+    def continued(self) -> bool:
+        """The code has asked to continue as new: nothing after that input is fed."""
+        return type(self.ending) is cm.ContinueAsNew
+
+    def advance(self, events: Sequence[Any], covered: int) -> None:
+        """Take over what follows `length`: first all commands recorded, so that looking ahead is possible, then the inputs in order."""
+        context = self.context
+        if covered > context.covered:
+            context.covered = covered
+        inputs = []
+        for event in events:
+            if event.id <= self.length:
+                continue
+            based_on = getattr(event, "based_on", None)
+            if based_on is None:
+                inputs.append(event)
+            else:
+                if based_on > self.decided:
+                    self.decided = based_on
+                self.matcher.record(event)
+        if events and events[-1].id > self.length:
+            self.length = events[-1].id
+        for event in inputs:
+            if event.id > self.fed and not self.continued:
+                self.feed(event)
+
+    def feed_fact(self, event: ev.ActivityCompleted) -> None:
+        """Feed a result the worker holds and will report, numbered and timed as it is going to be recorded."""
+        self.feed(event)
+
+    def feed(self, event: Any) -> None:
+        """Feed one input and run to idle."""
+        context = self.context
+        self.fed = context.at = event.id
+        if event.time > context.time:
+            context.time = event.time
+        _FEED[type(event)](self, event)
+        context.loop.run_until_idle()
+        if context.loop.violations:
+            raise Mismatch(context.loop.violations[0])
+        self.matcher.settle(event.id)
+        if self.ending is None and self._main is not None and self._main.done():
+            self.ending = self._ended(self._main)
+
+    def take(self) -> tuple[cm.AnyCommand, ...]:
+        """Commands asked for and not yet reported."""
+        return self.matcher.take()
+
+    def close(self) -> None:
+        """Throw the run away without running a line of its code."""
+        self.context.loop.close()
+
+    # ----------------------------------------------------------------------------------------------------------- feeding
+
+    def _start(self, event: ev.Started) -> None:
+        definition = self.context.definition
+        self._main = self.context.loop.create_task(
+            _main(definition, event),
+            name=event.workflow_type,
+            context=Context(),  # type: ignore[arg-type]
+        )
+
+    def _answer(self, event: Any) -> None:
+        asked = self.matcher.waiters.pop(event.command, None)
+        if asked is not None and not asked.waiter.done():
+            asked.waiter.set_result(event)
+
+    def _timer_fired(self, event: ev.TimerFired) -> None:
+        asked = self.matcher.waiters.pop(event.command, None)
+        if asked is not None:
+            asked.waiter.fire()
+
+    def _signal(self, event: ev.SignalReceived) -> None:
+        self.context.signalled(event)
+
+    def _cancel(self, event: ev.CancelRequested) -> None:
+        if self._main is not None and not self._main.done():
+            self._main.cancel(event.reason or None)
+
+    def _ignore(self, event: Any) -> None:
+        """An input that wakes nothing in code written so far; it is fed all the same, so that numbers agree."""
+
+    # ------------------------------------------------------------------------------------------------------------ ending
+
+    def _ended(self, main: "asyncio.Task[Any]") -> cm.ClosingCommand:
+        at = self.context.at
+        if main.cancelled():
+            return cm.CancelWorkflow(at=at)
+        error = main.exception()
+        if error is None:
+            return cm.CompleteWorkflow(at=at, result=main.result())
+        if isinstance(error, ContinueAsNewRequested):
+            untaken = tuple(signal.id for signal in self.context.untaken())
+            return cm.ContinueAsNew(
+                at=at,
+                workflow_type=error.command.workflow_type,
+                input=error.command.input,
+                keywords=error.command.keywords,
+                untaken=untaken,
+            )
+        if isinstance(error, NondeterminismError):
+            raise Mismatch(str(error))
+        return cm.FailWorkflow(at=at, failure=to_failure(error))
+
+
+async def _main(definition: Definition, started: ev.Started) -> Payload:
+    """The run's main task: arguments decoded, the author's function awaited, its result encoded."""
+    signature = definition.signature
+    args, kwargs = signature.unbind(started.input, started.keywords)
+    result = await definition.fn(*args, **kwargs)
+    return signature.encode_result(result, f"result of {definition.name}")
+
+
+def check_closed(runner: Runner, closing: Any) -> None:
+    """Compare how the code ended with how its closed history says it did. Raises `Mismatch`."""
+    if isinstance(closing, (ev.Terminated, ev.TimedOut)) or closing.at == 0:
+        return
+    ending = runner.ending
+    if ending is None:
+        raise Mismatch("the history is closed, the code goes on", expected=in_words(closing))
+    kinds = {
+        cm.CompleteWorkflow: ev.Completed,
+        cm.FailWorkflow: ev.Failed,
+        cm.CancelWorkflow: ev.Cancelled,
+        cm.ContinueAsNew: ev.ContinuedAsNew,
+    }
+    if kinds[type(ending)] is not type(closing) or ending.at != closing.at:
+        raise Mismatch("the run ends in another way", expected=in_words(closing), found=in_words(ending))
+    if runner.matcher.strict and isinstance(ending, cm.CompleteWorkflow) and ending.result != closing.result:
+        raise Mismatch("results differ", expected=in_words(closing), found=in_words(ending))
+
+
+_FEED: dict[type, Any] = {
+    ev.Started: Runner._start,
+    ev.ActivityCompleted: Runner._answer,
+    ev.ActivityFailed: Runner._answer,
+    ev.ActivityTimedOut: Runner._answer,
+    ev.ActivityCancelled: Runner._answer,
+    ev.TimerFired: Runner._timer_fired,
+    ev.SignalReceived: Runner._signal,
+    ev.ChildStarted: Runner._ignore,
+    ev.ChildStartFailed: Runner._ignore,
+    ev.ChildClosed: Runner._ignore,
+    ev.ExternalSignalDelivered: Runner._ignore,
+    ev.ExternalSignalFailed: Runner._ignore,
+    ev.ExternalCancelDelivered: Runner._ignore,
+    ev.ExternalCancelFailed: Runner._ignore,
+    ev.CancelRequested: Runner._cancel,
+    ev.Reset: Runner._ignore,
+}

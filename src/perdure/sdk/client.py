@@ -1,0 +1,402 @@
+"""The client: starting runs and reaching them, the same whether the engine lives in this process or behind a wire."""
+
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal, TypeVar, overload
+
+from perdure.core.errors import InvalidArgument
+from perdure.core.replies import RunStarted, Status
+from perdure.core.requests import OnConflict, Reuse, SignalBody, StartWorkflow
+from perdure.ports import Chance, Frontend, RunFilter
+from perdure.sdk.call import Call
+from perdure.sdk.duration import Duration, bound, instant
+from perdure.sdk.handle import Handle
+from perdure.sdk.options import identifier
+from perdure.sdk.payloads import CONVERTER
+from perdure.sdk.views import WorkflowSummary, summary_of
+from perdure.sdk.workflow import Workflow
+
+R = TypeVar("R")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+F = TypeVar("F")
+
+LIST_MAX: Final = 1_000
+"""Rows of one page."""
+
+STATUSES: Final[frozenset[str]] = frozenset(Status.__args__)  # type: ignore[attr-defined]
+
+StatusName = Literal[
+    "running", "completed", "failed", "cancelled", "terminated", "timed_out", "continued", "quarantined", "paused"
+]
+
+
+class Client:
+    """Reaches runs of one namespace through a frontend. Every method is safe to call again: requests carry ids."""
+
+    def __init__(self, frontend: Frontend, chance: Chance, namespace: str = "default") -> None:
+        self.frontend = frontend
+        self.namespace = namespace
+        self._chance = chance
+
+    def fresh_id(self) -> str:
+        """A new id no one else has."""
+        return self._chance.token()
+
+    # --------------------------------------------------------------------------------------------------------------- start
+
+    @overload
+    async def start(
+        self,
+        workflow: Call[R],
+        /,
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        on_conflict: OnConflict = "fail",
+        reuse: Reuse = "always",
+        timeout: Duration | None = None,
+        memo: Mapping[str, object] | None = None,
+        origin: str = "default",
+        request_id: str | None = None,
+    ) -> Handle[R]: ...
+    @overload
+    async def start(
+        self,
+        workflow: str,
+        /,
+        *args: object,
+        id: str | None = None,
+        queue: str | None = None,
+        on_conflict: OnConflict = "fail",
+        reuse: Reuse = "always",
+        timeout: Duration | None = None,
+        memo: Mapping[str, object] | None = None,
+        origin: str = "default",
+        request_id: str | None = None,
+    ) -> Handle[Any]: ...
+    @overload
+    async def start(
+        self,
+        workflow: Callable[[], Call[R]],
+        /,
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        on_conflict: OnConflict = "fail",
+        reuse: Reuse = "always",
+        timeout: Duration | None = None,
+        memo: Mapping[str, object] | None = None,
+        origin: str = "default",
+        request_id: str | None = None,
+    ) -> Handle[R]: ...
+    @overload
+    async def start(
+        self,
+        workflow: Callable[[A], Call[R]],
+        a: A,
+        /,
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        on_conflict: OnConflict = "fail",
+        reuse: Reuse = "always",
+        timeout: Duration | None = None,
+        memo: Mapping[str, object] | None = None,
+        origin: str = "default",
+        request_id: str | None = None,
+    ) -> Handle[R]: ...
+    @overload
+    async def start(
+        self,
+        workflow: Callable[[A, B], Call[R]],
+        a: A,
+        b: B,
+        /,
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        on_conflict: OnConflict = "fail",
+        reuse: Reuse = "always",
+        timeout: Duration | None = None,
+        memo: Mapping[str, object] | None = None,
+        origin: str = "default",
+        request_id: str | None = None,
+    ) -> Handle[R]: ...
+    @overload
+    async def start(
+        self,
+        workflow: Callable[[A, B, C], Call[R]],
+        a: A,
+        b: B,
+        c: C,
+        /,
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        on_conflict: OnConflict = "fail",
+        reuse: Reuse = "always",
+        timeout: Duration | None = None,
+        memo: Mapping[str, object] | None = None,
+        origin: str = "default",
+        request_id: str | None = None,
+    ) -> Handle[R]: ...
+    @overload
+    async def start(
+        self,
+        workflow: Callable[[A, B, C, D], Call[R]],
+        a: A,
+        b: B,
+        c: C,
+        d: D,
+        /,
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        on_conflict: OnConflict = "fail",
+        reuse: Reuse = "always",
+        timeout: Duration | None = None,
+        memo: Mapping[str, object] | None = None,
+        origin: str = "default",
+        request_id: str | None = None,
+    ) -> Handle[R]: ...
+    @overload
+    async def start(
+        self,
+        workflow: Callable[[A, B, C, D, E], Call[R]],
+        a: A,
+        b: B,
+        c: C,
+        d: D,
+        e: E,
+        /,
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        on_conflict: OnConflict = "fail",
+        reuse: Reuse = "always",
+        timeout: Duration | None = None,
+        memo: Mapping[str, object] | None = None,
+        origin: str = "default",
+        request_id: str | None = None,
+    ) -> Handle[R]: ...
+    @overload
+    async def start(
+        self,
+        workflow: Callable[[A, B, C, D, E, F], Call[R]],
+        a: A,
+        b: B,
+        c: C,
+        d: D,
+        e: E,
+        f: F,
+        /,
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        on_conflict: OnConflict = "fail",
+        reuse: Reuse = "always",
+        timeout: Duration | None = None,
+        memo: Mapping[str, object] | None = None,
+        origin: str = "default",
+        request_id: str | None = None,
+    ) -> Handle[R]: ...
+    async def start(self, workflow: Any, /, *args: Any, **options: Any) -> Handle[Any]:
+        """Start a run and return its handle once the start is durable.
+
+        `workflow` is a call (`fulfil(order)`), a workflow with its positional arguments, or a type name with them. `id` is the
+        workflow id, a fresh one when left out. `on_conflict` says what an open run of that id means: `fail` raises
+        `WorkflowAlreadyStarted`, `attach` gives its handle, `terminate` ends it first. `reuse` says whether the id of a closed run may be
+        used again. `timeout` bounds the run. A start repeated with its `request_id` gets the run it made, open or closed.
+
+        Raises `WorkflowAlreadyStarted`, `InvalidArgument`, `PayloadTooLarge`, `ResourceExhausted`, `Unavailable`.
+        """
+        request, definition = self._start_request(workflow, args, **options)
+        reply: RunStarted = await self.frontend.call(request)
+        return Handle(self, request.workflow_id, None, definition, started=reply.run_id)
+
+    @overload
+    async def execute(self, workflow: Call[R], /, **options: Any) -> R: ...
+    @overload
+    async def execute(self, workflow: str, /, *args: object, **options: Any) -> Any: ...
+    @overload
+    async def execute(self, workflow: Callable[..., Call[R]], /, *args: object, **options: Any) -> R: ...
+    async def execute(self, workflow: Any, /, *args: Any, **options: Any) -> Any:
+        """`start` and `result` in one. Takes what `start` takes and raises what either raises."""
+        handle = await self.start(workflow, *args, **options)
+        return await handle.result()
+
+    async def signal_with_start(
+        self, call: Call[R], signal: str, value: Any = None, *, id: str, signal_id: str | None = None, **options: Any
+    ) -> Handle[R]:
+        """Signal the open run of `id`, or start one whose first message it is. A remembered `signal_id` starts and signals nothing."""
+        body = self.signal_body(signal, value, signal_id)
+        request, definition = self._start_request(call, (), id=id, on_conflict="attach", signal=body, **options)
+        reply: RunStarted = await self.frontend.call(request)
+        return Handle(self, request.workflow_id, None, definition, started=reply.run_id)
+
+    def _start_request(
+        self,
+        workflow: Any,
+        args: tuple[Any, ...],
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        on_conflict: OnConflict = "fail",
+        reuse: Reuse = "always",
+        timeout: Duration | None = None,
+        memo: Mapping[str, object] | None = None,
+        origin: str = "default",
+        request_id: str | None = None,
+        signal: SignalBody | None = None,
+    ) -> tuple[StartWorkflow, Workflow[..., Any] | None]:
+        if on_conflict not in {"fail", "attach", "terminate"}:
+            raise InvalidArgument(f"on_conflict must be 'fail', 'attach' or 'terminate', not {on_conflict!r}")
+        if reuse not in {"always", "failed", "never"}:
+            raise InvalidArgument(f"reuse must be 'always', 'failed' or 'never', not {reuse!r}")
+        name, definition, values, keywords = _target(workflow, args)
+        chance = self._chance
+        own_queue = definition.queue if definition is not None else ""
+        own_timeout = definition.timeout if definition is not None else 0
+        request = StartWorkflow(
+            namespace=self.namespace,
+            workflow_id=chance.run_id() if id is None else id,
+            workflow_type=name,
+            run_id=chance.run_id(),
+            seed=chance.seed(),
+            request_id=request_id if request_id is not None else chance.token(),
+            queue=queue if queue is not None else own_queue or "default",
+            input=values,
+            keywords=keywords,
+            on_conflict=on_conflict,
+            reuse=reuse,
+            timeout=bound(timeout, "timeout") if timeout is not None else own_timeout,
+            memo={} if memo is None else {key: CONVERTER.encode(value, f"memo[{key!r}]") for key, value in memo.items()},
+            origin=origin,
+            signal=signal,
+        )
+        return request, definition
+
+    def signal_body(self, name: Any, value: Any, signal_id: str | None) -> SignalBody:
+        """A signal as it travels: one value, under an id that is fresh when none is given."""
+        return SignalBody(
+            name=identifier(name, "signal name"),
+            input=(CONVERTER.encode(value, f"signal {name}"),),
+            signal_id=self._chance.token() if signal_id is None else signal_id,
+        )
+
+    # ------------------------------------------------------------------------------------------------------------- reading
+
+    @overload
+    def handle(self, id: str, run_id: str | None = None) -> Handle[Any]: ...
+    @overload
+    def handle(self, id: str, run_id: str | None = None, *, workflow: Callable[..., Call[R]]) -> Handle[R]: ...
+    def handle(self, id: str, run_id: str | None = None, workflow: Any = None) -> Handle[Any]:
+        """A handle to a workflow id, or to one run of it. No I/O: whether it exists shows when it is used."""
+        return Handle(self, id, run_id, workflow if isinstance(workflow, Workflow) else None)
+
+    def list(
+        self,
+        *,
+        status: StatusName | Sequence[StatusName] | None = None,
+        type: str | None = None,
+        started_after: datetime | None = None,
+        started_before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> "Listing":
+        """Runs, newest first. Awaited it gives one page with `.items` and `.cursor`; `async for` walks all of them.
+
+        `started_after` is inclusive, `started_before` exclusive; both must be aware. Raises `InvalidArgument`.
+        """
+        return Listing(self, _filter(self.namespace, status, type, started_after, started_before), _limit(limit), cursor or "")
+
+    async def count(
+        self,
+        *,
+        status: StatusName | Sequence[StatusName] | None = None,
+        type: str | None = None,
+        started_after: datetime | None = None,
+        started_before: datetime | None = None,
+    ) -> int:
+        """How many runs there are of that status, type and time."""
+        return await self.frontend.count(_filter(self.namespace, status, type, started_after, started_before))
+
+
+class Page:
+    """One page of runs; `cursor` is None on the last one."""
+
+    __slots__ = ("cursor", "items")
+
+    def __init__(self, items: list[WorkflowSummary], cursor: str | None) -> None:
+        self.items = items
+        self.cursor = cursor
+
+
+class Listing:
+    """What `Client.list` gives: awaitable for one page, async-iterable for everything."""
+
+    def __init__(self, client: Client, filter: RunFilter, limit: int, cursor: str) -> None:
+        self._client = client
+        self._filter = filter
+        self._limit = limit
+        self._cursor = cursor
+
+    async def _page(self, cursor: str) -> Page:
+        page = await self._client.frontend.runs(self._filter, self._limit, cursor)
+        return Page([summary_of(run) for run in page.items], page.cursor or None)
+
+    def __await__(self) -> Generator[Any, None, Page]:
+        return self._page(self._cursor).__await__()
+
+    async def __aiter__(self) -> AsyncIterator[WorkflowSummary]:
+        cursor: str | None = self._cursor
+        while cursor is not None:
+            page = await self._page(cursor)
+            for item in page.items:
+                yield item
+            cursor = page.cursor
+
+
+def _target(workflow: Any, args: tuple[Any, ...]) -> tuple[str, Workflow[..., Any] | None, Any, Any]:
+    if isinstance(workflow, Call):
+        definition = workflow.definition
+        if not isinstance(definition, Workflow):
+            raise InvalidArgument(f"{definition.name} is an activity; only workflows can be started")
+        if args:
+            raise InvalidArgument(f"the call {workflow!r} has its arguments already")
+        values, keywords = definition.signature.bind(workflow.args, workflow.kwargs, definition.name)
+        return definition.name, definition, values, keywords
+    if isinstance(workflow, Workflow):
+        values, keywords = workflow.signature.bind(args, {}, workflow.name)
+        return workflow.name, workflow, values, keywords
+    if isinstance(workflow, str):
+        name = identifier(workflow, "workflow type")
+        return name, None, tuple(CONVERTER.encode(value, f"{name} argument {n}") for n, value in enumerate(args, 1)), {}
+    raise InvalidArgument(f"start takes a workflow call, a workflow or a type name, not {workflow!r}")
+
+
+def _limit(limit: int) -> int:
+    if not 1 <= limit <= LIST_MAX:
+        raise InvalidArgument(f"limit must lie between 1 and {LIST_MAX}, not {limit}")
+    return limit
+
+
+def _filter(
+    namespace: str, status: Any, type: str | None, started_after: datetime | None, started_before: datetime | None
+) -> RunFilter:
+    statuses = () if status is None else (status,) if isinstance(status, str) else tuple(status)
+    for name in statuses:
+        if name not in STATUSES:
+            raise InvalidArgument(f"no status is called {name!r}; there are {', '.join(sorted(STATUSES))}")
+    return RunFilter(
+        namespace=namespace,
+        type=type or "",
+        statuses=statuses,
+        started_since=instant(started_after, "started_after") if started_after is not None else 0,
+        started_until=instant(started_before, "started_before") if started_before is not None else 0,
+    )
+

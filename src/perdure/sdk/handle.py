@@ -1,0 +1,114 @@
+"""A handle: one workflow id (or one run of it) as a caller sees it. Making one does no I/O."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from perdure.core.requests import RequestCancel, ResumeWorkflow, SignalWorkflow, TerminateWorkflow
+from perdure.sdk.outcome import outcome_of
+from perdure.sdk.views import HistoryEntry, WorkflowDescription, entries_of, view_of
+
+if TYPE_CHECKING:
+    from perdure.sdk.client import Client
+    from perdure.sdk.workflow import Workflow
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Handle(Generic[R_co]):
+    """`id` is the workflow id; `run_id` the run meant, None for whichever is current. Without `run_id` waits follow continuations."""
+
+    __slots__ = ("_client", "_first_run_id", "_workflow", "id", "run_id")
+
+    id: str
+    run_id: str | None
+
+    def __init__(
+        self, client: Client, id: str, run_id: str | None, workflow: Workflow[..., Any] | None, *, started: str = ""
+    ) -> None:
+        self._client = client
+        self.id = id
+        self.run_id = run_id
+        self._workflow = workflow
+        self._first_run_id = started
+
+    async def result(self, timeout: float | None = None) -> R_co:
+        """Wait for the end and return the result, however often the run continues as new.
+
+        Raises `WorkflowFailed` (the workflow's own exception as `__cause__`), `WorkflowCancelled`, `WorkflowTerminated`,
+        `WorkflowTimedOut`, `NotFound`, `Unavailable`; the built-in `TimeoutError` when `timeout` seconds pass first. Giving up the
+        wait never touches the run.
+        """
+        frontend, namespace = self._client.frontend, self._client.namespace
+        run_id = self.run_id or self._first_run_id
+        if timeout is None:
+            found = await frontend.result(namespace, self.id, run_id)
+        else:
+            async with asyncio.timeout(timeout):
+                found = await frontend.result(namespace, self.id, run_id)
+        return outcome_of(self.id, found, self._workflow)  # type: ignore[no-any-return]
+
+    async def signal(self, name: str, value: Any = None, *, signal_id: str | None = None) -> None:
+        """Send a signal; acknowledged when it is durable. The same `signal_id` to this workflow id is delivered once.
+
+        Raises `WorkflowClosed`, `NotFound`, `LimitExceeded` (too many unread), `InvalidArgument`, `PayloadTooLarge`.
+        """
+        await self._client.frontend.call(
+            SignalWorkflow(
+                namespace=self._client.namespace,
+                workflow_id=self.id,
+                run_id=self.run_id or "",
+                signal=self._client.signal_body(name, value, signal_id),
+            )
+        )
+
+    async def cancel(self, reason: str | None = None, *, request_id: str | None = None) -> None:
+        """Ask the run to stop: its code sees `CancelledError` at its next await and may clean up. Raises `WorkflowClosed`, `NotFound`."""
+        await self._client.frontend.call(
+            RequestCancel(
+                namespace=self._client.namespace,
+                workflow_id=self.id,
+                run_id=self.run_id or "",
+                reason=reason or "",
+                request_id=request_id or self._client.fresh_id(),
+            )
+        )
+
+    async def terminate(self, reason: str | None = None, *, request_id: str | None = None) -> None:
+        """End the run now; its code gets no chance to clean up. Raises `WorkflowClosed`, `NotFound`."""
+        await self._client.frontend.call(
+            TerminateWorkflow(
+                namespace=self._client.namespace,
+                workflow_id=self.id,
+                run_id=self.run_id or "",
+                reason=reason or "",
+                request_id=request_id or self._client.fresh_id(),
+            )
+        )
+
+    async def resume(self, reason: str | None = None) -> None:
+        """Take the run out of quarantine, whatever build failed on it, and offer it again. Raises `WorkflowClosed`, `NotFound`."""
+        await self._client.frontend.call(
+            ResumeWorkflow(
+                namespace=self._client.namespace,
+                workflow_id=self.id,
+                run_id=self.run_id or "",
+                reason=reason or "",
+            )
+        )
+
+    async def describe(self) -> WorkflowDescription:
+        """How the run stands now, and what it waits for. Raises `NotFound`."""
+        return view_of(await self._client.frontend.describe(self._client.namespace, self.id, self.run_id or ""))
+
+    async def history(self, *, notes: bool = False) -> list[HistoryEntry]:
+        """Every event of the run in order, each with `.id`, `.time`, `.type` and its fields; with `notes`, notes too, where they fell.
+
+        Raises `NotFound`.
+        """
+        record = await self._client.frontend.record(self._client.namespace, self.id, self.run_id or "")
+        return entries_of(record, notes=notes)
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.id!r}{f' run {self.run_id}' if self.run_id else ''}>"

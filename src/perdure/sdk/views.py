@@ -1,0 +1,196 @@
+"""What the engine knows, in the form people read: datetimes instead of microseconds, values instead of payloads."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from perdure.core.description import Description
+from perdure.core.failure import Failure
+from perdure.core.payload import is_absent
+from perdure.ports import Record, RunSummary
+from perdure.sdk.duration import aware
+from perdure.sdk.payloads import CONVERTER
+
+
+@dataclass(frozen=True, slots=True)
+class PendingItem:
+    """One thing an open run waits for: an activity (with its attempt and last failure), a timer (until), a decision, a build, a resume."""
+
+    kind: str
+    name: str = ""
+    state: str = ""
+    attempt: int = 0
+    worker: str = ""
+    until: datetime | None = None
+    failure: str = ""
+    summary: str = ""
+    event_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowDescription:
+    """One run as of now. `result` is plain JSON data; `failure` holds class, message and causes."""
+
+    workflow_id: str
+    run_id: str
+    type: str
+    status: str
+    queue: str
+    started_at: datetime
+    closed_at: datetime | None = None
+    result: Any = None
+    failure: Failure | None = None
+    reason: str = ""
+    pending: tuple[PendingItem, ...] = ()
+    attributes: dict[str, Any] = field(default_factory=dict)
+    memo: dict[str, Any] = field(default_factory=dict)
+    details: str = ""
+    build_id: str = ""
+    parent: tuple[str, str] | None = None
+    history_length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowSummary:
+    """One row of a listing."""
+
+    workflow_id: str
+    run_id: str
+    type: str
+    status: str
+    queue: str
+    started_at: datetime
+    closed_at: datetime | None = None
+    history_length: int = 0
+
+
+class HistoryEntry:
+    """One event or note: `.id`, `.time` (aware), `.type`, and the fields of its kind with payloads as plain values."""
+
+    __slots__ = ("_entry", "is_note")
+
+    def __init__(self, entry: Any, *, is_note: bool = False) -> None:
+        self._entry = entry
+        self.is_note = is_note
+
+    @property
+    def time(self) -> datetime:
+        return aware(self._entry.time)
+
+    def __getattr__(self, name: str) -> Any:
+        return plain(getattr(self._entry, name))
+
+    def __repr__(self) -> str:
+        fields = " ".join(f"{name}={value!r}" for name, value in self.fields().items())
+        return f"<{'note' if self.is_note else 'event'} {self._entry.id} {self._entry.type}{' ' if fields else ''}{fields}>"
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of its kind that say something, without id, time and type."""
+        entry = self._entry
+        defaults = dict(zip(reversed(entry.__struct_fields__), reversed(entry.__struct_defaults__), strict=False))
+        found = {}
+        for name in entry.__struct_fields__:
+            value = getattr(entry, name)
+            if name not in {"id", "time"} and not _says_nothing(value, defaults.get(name)):
+                found[name] = plain(value)
+        return found
+
+
+def _says_nothing(value: Any, default: Any) -> bool:
+    if isinstance(value, Raw):
+        return is_absent(value)
+    return bool(value == default) or value in ((), {})
+
+
+def plain(value: Any) -> Any:
+    """A field's value with payloads read as JSON data."""
+    if isinstance(value, Raw):
+        return None if is_absent(value) else CONVERTER.decode(value, Any, "payload")
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return value
+
+
+def data(value: Any) -> Any:
+    """Like `plain`, all the way down to what JSON can hold: structs become objects without their empty fields."""
+    if isinstance(value, Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        return {name: data(item) for name, item in fields.items() if item not in ("", (), {}, None) and not _absent(item)}
+    if isinstance(value, list | tuple):
+        return [data(item) for item in value]
+    if isinstance(value, dict):
+        return {key: data(item) for key, item in value.items()}
+    return plain(value)
+
+
+def _absent(value: Any) -> bool:
+    return isinstance(value, Raw) and is_absent(value)
+
+
+def entries_of(record: Record, *, notes: bool) -> list[HistoryEntry]:
+    """A run's events in order; with `notes`, each note behind the event after which it was written."""
+    entries = [HistoryEntry(event) for event in record.events]
+    if not notes:
+        return entries
+    merged = [(event.id, 0, HistoryEntry(event)) for event in record.events]
+    merged += [(note.after, note.id, HistoryEntry(note, is_note=True)) for note in record.notes]
+    return [entry for _, _, entry in sorted(merged, key=lambda item: item[:2])]
+
+
+def _when(instant: int) -> datetime | None:
+    return aware(instant) if instant else None
+
+
+def view_of(description: Description) -> WorkflowDescription:
+    """What `describe` gives."""
+    return WorkflowDescription(
+        workflow_id=description.workflow_id,
+        run_id=description.run_id,
+        type=description.type,
+        status=description.status,
+        queue=description.queue,
+        started_at=aware(description.started_at),
+        closed_at=_when(description.closed_at),
+        result=plain(description.result),
+        failure=description.failure,
+        reason=description.reason,
+        pending=tuple(
+            PendingItem(
+                kind=item.kind,
+                name=item.name,
+                state=item.state,
+                attempt=item.attempt,
+                worker=item.worker,
+                until=_when(item.until),
+                failure=f"{item.failure.type}: {item.failure.message}" if item.failure is not None else "",
+                summary=item.summary,
+                event_id=item.command,
+            )
+            for item in description.pending
+        ),
+        attributes=dict(description.attributes),
+        memo=plain(description.memo),
+        details=description.details,
+        build_id=description.build_id,
+        parent=None if description.parent is None else (description.parent.workflow_id, description.parent.run_id),
+        history_length=description.history_length,
+    )
+
+
+def summary_of(run: RunSummary) -> WorkflowSummary:
+    """One row of a listing."""
+    return WorkflowSummary(
+        workflow_id=run.workflow_id,
+        run_id=run.run_id,
+        type=run.type,
+        status=run.status,
+        queue=run.queue,
+        started_at=aware(run.started_at),
+        closed_at=_when(run.closed_at),
+        history_length=run.length,
+    )
+

@@ -1,0 +1,255 @@
+"""Running activity attempts: async ones as tasks on the loop, sync ones on threads, each with its context, its end turned into a fact."""
+
+import asyncio
+import contextvars
+import inspect
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from perdure.core.errors import InvalidArgument
+from perdure.core.payload import Payload
+from perdure.core.replies import ActivityClaim
+from perdure.core.requests import ActivityErred, ActivitySucceeded, HeartbeatActivity
+from perdure.ports import Frontend
+from perdure.sdk.activity import Activity
+from perdure.sdk.context import activity_context
+from perdure.sdk.failures import to_failure
+
+log = logging.getLogger(__name__)
+
+Fact: TypeAlias = ActivitySucceeded | ActivityErred
+Ended = Callable[["Attempt", Fact | None], None]
+
+BEAT_EVERY_US: Final = 200_000
+"""Heartbeats closer together than this are merged."""
+
+
+class Attempt:
+    """One attempt while it runs. Implements `sdk.context.ActivityContext`; its methods may be called from any thread."""
+
+    __slots__ = (
+        "_beat_at",
+        "_beat_waits",
+        "_frontend",
+        "_loop",
+        "_stopping",
+        "cancelled",
+        "claim",
+        "task",
+        "wanted",
+    )
+
+    def __init__(
+        self, claim: ActivityClaim, frontend: Frontend, loop: asyncio.AbstractEventLoop, stopping: Callable[[], bool]
+    ) -> None:
+        self.claim = claim
+        self.task: asyncio.Task[Any] | None = None
+        self.cancelled = False
+        self.wanted = True
+        self._frontend = frontend
+        self._loop = loop
+        self._stopping = stopping
+        self._beat_at = 0
+        self._beat_waits: Payload | None = None
+
+    @property
+    def workflow_id(self) -> str:
+        return self.claim.workflow_id
+
+    @property
+    def run_id(self) -> str:
+        return self.claim.run_id
+
+    @property
+    def activity_id(self) -> int:
+        return self.claim.scheduled.id
+
+    @property
+    def attempt(self) -> int:
+        return self.claim.attempt
+
+    @property
+    def queue(self) -> str:
+        return self.claim.queue
+
+    @property
+    def name(self) -> str:
+        return self.claim.scheduled.name
+
+    @property
+    def idempotency_key(self) -> str:
+        return self.claim.idempotency_key
+
+    @property
+    def heartbeat_details(self) -> Payload:
+        return self.claim.heartbeat_details
+
+    @property
+    def task_token(self) -> str:
+        return self.claim.token
+
+    @property
+    def deadline(self) -> int | None:
+        return self.claim.deadline or None
+
+    def is_cancelled(self) -> bool:
+        return self.cancelled
+
+    def is_stopping(self) -> bool:
+        return self._stopping()
+
+    def heartbeat(self, details: Payload) -> None:
+        self._loop.call_soon_threadsafe(self._beat, details)
+
+    def _beat(self, details: Payload) -> None:
+        now = self._frontend.now()
+        if self._beat_waits is not None:
+            self._beat_waits = details
+        elif now - self._beat_at >= BEAT_EVERY_US:
+            self._send_beat(details)
+        else:
+            self._beat_waits = details
+            self._loop.call_later((self._beat_at + BEAT_EVERY_US - now) / 1e6, self._send_waiting)
+
+    def _send_waiting(self) -> None:
+        details, self._beat_waits = self._beat_waits, None
+        if details is not None and self.wanted:
+            self._send_beat(details)
+
+    def _send_beat(self, details: Payload) -> None:
+        claim = self.claim
+        self._beat_at = self._frontend.now()
+        self._frontend.call(
+            HeartbeatActivity(
+                namespace=claim.namespace,
+                workflow_id=claim.workflow_id,
+                run_id=claim.run_id,
+                command=claim.scheduled.id,
+                attempt=claim.attempt,
+                token=claim.token,
+                details=details,
+            )
+        ).add_done_callback(self._beaten)
+
+    def _beaten(self, answer: "asyncio.Future[Any]") -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            return
+        beaten = answer.result()
+        if beaten.cancelled or not beaten.wanted:
+            self.cancel(wanted=beaten.wanted)
+
+    def cancel(self, *, wanted: bool = True) -> None:
+        """The workflow asked it to stop, or nobody wants its result any more."""
+        self.wanted = self.wanted and wanted
+        if not self.cancelled:
+            self.cancelled = True
+            if self.task is not None:
+                self.task.cancel()
+
+
+class Attempts:
+    """The attempts a worker runs now. `ended` is called once for each, with its fact, or None when there is nothing to say."""
+
+    def __init__(self, frontend: Frontend, limit: int, ended: Ended) -> None:
+        self._frontend = frontend
+        self._ended = ended
+        self._running: dict[str, Attempt] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self.limit = limit
+        self.stopping = False
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    @property
+    def free(self) -> int:
+        return max(0, self.limit - len(self._running))
+
+    def start(self, definition: Activity[..., Any], claim: ActivityClaim) -> None:
+        """Run one claimed attempt in a task of its own."""
+        loop = asyncio.get_running_loop()
+        attempt = Attempt(claim, self._frontend, loop, self._is_stopping)
+        context = contextvars.Context()
+        context.run(activity_context.set, attempt)
+        self._running[claim.token] = attempt
+        attempt.task = loop.create_task(self._run(definition, attempt), context=context)
+
+    def cancel(self, token: str) -> None:
+        attempt = self._running.get(token)
+        if attempt is not None:
+            attempt.cancel()
+
+    def _is_stopping(self) -> bool:
+        return self.stopping
+
+    async def _run(self, definition: Activity[..., Any], attempt: Attempt) -> None:
+        fact: Fact | None = None
+        try:
+            fact = await self._fact(definition, attempt)
+        finally:
+            del self._running[attempt.claim.token]
+            self._ended(attempt, fact)
+
+    async def _fact(self, definition: Activity[..., Any], attempt: Attempt) -> Fact | None:
+        claim = attempt.claim
+        scheduled = claim.scheduled
+        signature = definition.signature
+        try:
+            try:
+                args, kwargs = signature.unbind(scheduled.input, scheduled.keywords)
+            except (InvalidArgument, TypeError) as error:
+                return _erred(claim, error, final=True)
+            result = await self._call(definition, args, kwargs)
+            try:
+                payload = signature.encode_result(result, f"result of {definition.name}")
+            except InvalidArgument as error:
+                return _erred(claim, error, final=True)
+            return ActivitySucceeded(command=scheduled.id, attempt=claim.attempt, token=claim.token, result=payload)
+        except asyncio.CancelledError as error:
+            if self.stopping and not attempt.cancelled:
+                raise
+            return _erred(claim, error, cancelled=attempt.cancelled)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 – whatever an activity raises is its failure, not the worker's
+            return _erred(claim, error)
+
+    async def _call(self, definition: Activity[..., Any], args: Any, kwargs: Any) -> Any:
+        fn: Any = definition.fn
+        if definition.is_async:
+            return await fn(*args, **kwargs)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.limit, thread_name_prefix="perdure-activity")
+        context = contextvars.copy_context()
+        result = await asyncio.get_running_loop().run_in_executor(self._threads, lambda: context.run(fn, *args, **kwargs))
+        return await result if inspect.isawaitable(result) else result
+
+    async def stop(self, grace: float) -> None:
+        """Wait up to `grace` seconds for what runs, then cancel it. Attempts cut short report nothing: their claims are lost."""
+        self.stopping = True
+        tasks = [attempt.task for attempt in self._running.values() if attempt.task is not None]
+        if tasks and grace > 0:
+            await asyncio.wait(tasks, timeout=grace)
+        left = [task for task in tasks if not task.done()]
+        if left:
+            log.warning("%d activities were still running after the grace period of %g s", len(left), grace)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _erred(claim: ActivityClaim, error: BaseException, *, final: bool = False, cancelled: bool = False) -> ActivityErred:
+    failure = to_failure(error)
+    if final and not failure.non_retryable:
+        failure = replace(failure, non_retryable=True)
+    return ActivityErred(
+        command=claim.scheduled.id, attempt=claim.attempt, token=claim.token, failure=failure, cancelled=cancelled
+    )
+
+

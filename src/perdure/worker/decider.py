@@ -1,0 +1,384 @@
+"""Deciding: feeds runs what their history holds and reports what their code asks for, facts fused where the run is warm.
+
+Everything here is plain callbacks on the loop's thread: the engine's answers to claims and reports drive it. One report per run is
+unanswered at most.
+"""
+
+import logging
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from perdure.core.commands import ContinueAsNew, ScheduleActivity
+from perdure.core.errors import PerdureError
+from perdure.core.events import ActivityCompleted
+from perdure.core.replies import ActivityClaim, NotWanted, Reported, WorkflowClaimed
+from perdure.core.requests import (
+    ActivityErred,
+    ActivitySucceeded,
+    ClaimWorkflow,
+    Commands,
+    ReleaseWorkflow,
+    Report,
+    Step,
+)
+from perdure.core.tasks import Task
+from perdure.ports import Chance, Frontend, WorkerIdentity
+from perdure.replay.mismatch import Mismatch, OldBuild, Stale
+from perdure.replay.runner import Runner
+from perdure.replay.watchdog import Watchdog
+from perdure.sdk.registry import Registry
+from perdure.worker.attempts import Fact
+from perdure.worker.sessions import Session, Sessions
+
+log = logging.getLogger(__name__)
+
+
+class Decider:
+    """`room(n)` reserves up to n activity slots for what a report may bring back; `begin` starts an activity that came with a reply."""
+
+    def __init__(
+        self,
+        frontend: Frontend,
+        chance: Chance,
+        registry: Registry,
+        worker: str,
+        incarnation: str,
+        queues: tuple[str, ...],
+        sessions: Sessions,
+        room: Callable[[int], int],
+        begin: Callable[[ActivityClaim], None],
+        unreserve: Callable[[int], None],
+        watchdog: Watchdog,
+    ) -> None:
+        self._frontend = frontend
+        self._chance = chance
+        self._registry = registry
+        self._worker = worker
+        self._incarnation = incarnation
+        self._queues = queues
+        self._sessions = sessions
+        self._room = room
+        self._begin = begin
+        self._unreserve = unreserve
+        self._watchdog = watchdog
+        self._serial = count(1)
+        self._unknown: set[str] = set()
+        self._cut: set[str] = set()
+        """Runs whose last fused report was cut: their next fact goes unfused."""
+        self.fuse = True
+
+    def identity(self) -> WorkerIdentity:
+        return WorkerIdentity(worker=self._worker, build_id=self._registry.build_id(), incarnation=self._incarnation)
+
+    def _fresh(self) -> str:
+        return f"{self._worker}.{next(self._serial)}"
+
+    # -------------------------------------------------------------------------------------------------------------- claims
+
+    def take(self, task: Task) -> None:
+        """A workflow task was delivered."""
+        session = self._sessions.get(task.run_id)
+        if session is not None and session.waiting:
+            session.again = True
+            return
+        request = ClaimWorkflow(
+            namespace=task.namespace,
+            workflow_id=task.workflow_id,
+            run_id=task.run_id,
+            worker=self._worker,
+            token=self._fresh(),
+            build_id=self._registry.build_id(),
+            held=session.runner.length if session is not None else 0,
+        )
+        answer = self._frontend.call(request)
+        if answer.done():
+            self._claimed(request, answer)
+        else:
+            answer.add_done_callback(lambda answer: self._claimed(request, answer))
+
+    def _claimed(self, request: ClaimWorkflow, answer: Any) -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            return
+        reply: WorkflowClaimed | NotWanted = answer.result()
+        if isinstance(reply, NotWanted):
+            return
+        session = self._sessions.get(request.run_id)
+        if session is None:
+            session = self._open(request, reply)
+            if session is None:
+                return
+        else:
+            self._sessions.used(session)
+        if self._feed(session, reply.events, reply.covered, reply.history_bytes, reply.token):
+            facts, session.facts = session.facts, []
+            self._report(session, reply.token, facts)
+
+    def _open(self, request: ClaimWorkflow, reply: WorkflowClaimed) -> Session | None:
+        assert reply.started is not None
+        definition = self._registry.workflow(reply.started.workflow_type)
+        if definition is None:
+            self._release_unknown(request, reply)
+            return None
+        runner = Runner(definition, request.namespace, request.workflow_id, reply.started)
+        session = Session(request.namespace, request.workflow_id, request.run_id, runner)
+        if request.run_id in self._cut:
+            self._cut.discard(request.run_id)
+            session.unfused_next = True
+        self._sessions.add(session)
+        return session
+
+    def _release_unknown(self, request: ClaimWorkflow, reply: WorkflowClaimed) -> None:
+        assert reply.started is not None
+        name = reply.started.workflow_type
+        if name not in self._unknown:
+            self._unknown.add(name)
+            log.warning("workflow type %r is not registered here; its runs wait for a worker that knows it", name)
+        self._frontend.call(
+            ReleaseWorkflow(
+                namespace=request.namespace,
+                workflow_id=request.workflow_id,
+                run_id=request.run_id,
+                token=reply.token,
+                build_id=request.build_id,
+                why="unknown_type",
+            )
+        )
+
+    # -------------------------------------------------------------------------------------------------------------- feeding
+
+    def _feed(self, session: Session, events: Any, covered: int, history_bytes: int, token: str) -> bool:
+        """Feed what came from the engine; false when the run cannot go on here (it is then given back and dropped)."""
+        runner = session.runner
+        runner.context.history_bytes = history_bytes
+        self._watchdog.begin(session.workflow_id)
+        try:
+            runner.advance(events, covered)
+        except (Mismatch, OldBuild, Stale) as fault:
+            self._give_back(session, token, fault)
+            return False
+        except Exception as error:
+            log.exception("running workflow %r failed in perdure itself", session.workflow_id)
+            self._give_back(session, token, Mismatch(f"running the workflow failed: {error!r}"))
+            return False
+        finally:
+            self._watchdog.end()
+        return True
+
+    def _give_back(self, session: Session, token: str, fault: Mismatch | OldBuild | Stale) -> None:
+        self._sessions.drop(session)
+        for fact in session.facts:
+            self._report_alone(session, fact)
+        session.facts = []
+        if not token:
+            return
+        head = {
+            "namespace": session.namespace,
+            "workflow_id": session.workflow_id,
+            "run_id": session.run_id,
+            "token": token,
+            "build_id": self._registry.build_id(),
+        }
+        if isinstance(fault, OldBuild):
+            request = ReleaseWorkflow(**head, why="old_build", reason=str(fault), change_id=fault.change_id)
+        elif isinstance(fault, Mismatch):
+            log.error(
+                "workflow %r (run %s) is quarantined: %s%s%s",
+                session.workflow_id,
+                session.run_id,
+                fault.reason,
+                f"; expected {fault.expected}" if fault.expected else "",
+                f"; found {fault.found}" if fault.found else "",
+            )
+            request = ReleaseWorkflow(
+                **head, why="nondeterminism", reason=fault.reason, expected=fault.expected, found=fault.found
+            )
+        else:
+            request = ReleaseWorkflow(**head, why="draining", reason=str(fault))
+        self._frontend.call(request)
+
+    # ---------------------------------------------------------------------------------------------------------------- facts
+
+    def fact(self, claim: ActivityClaim, fact: Fact) -> None:
+        """An activity of this worker has ended."""
+        session = self._sessions.get(claim.run_id)
+        if session is None:
+            self._report_alone(
+                Session(claim.namespace, claim.workflow_id, claim.run_id, None), fact  # type: ignore[arg-type]
+            )
+        elif session.waiting:
+            session.facts.append(fact)
+        else:
+            self._report(session, "", [fact])
+
+    def _report_alone(self, session: Session, fact: Fact) -> None:
+        """Report a fact of a run that is not warm here: the owner offers the run to whoever can decide."""
+        report = Report(
+            namespace=session.namespace,
+            workflow_id=session.workflow_id,
+            run_id=session.run_id,
+            worker=self._worker,
+            build_id=self._registry.build_id(),
+            based_on=0,
+            decided=0,
+            nonce=self._fresh(),
+            steps=(fact,),
+        )
+        self._frontend.call(report).add_done_callback(_log_refusal)
+
+    # -------------------------------------------------------------------------------------------------------------- reports
+
+    def _report(self, session: Session, token: str, facts: list[Fact]) -> None:
+        runner = session.runner
+        based_on = runner.length
+        decided = runner.decided
+        steps: list[Step] = []
+        commands = runner.take()
+        if token:
+            steps.append(Commands(commands=commands))
+        scheduled = _count_scheduled(commands)
+        succeeded = [fact for fact in facts if type(fact) is ActivitySucceeded]
+        fed = self._fuse(session, succeeded, based_on + len(commands), steps)
+        if fed is None:
+            self._give_up_fused(session, token, facts)
+            return
+        scheduled += fed
+        closing = runner.ending
+        erred = [fact for fact in facts if type(fact) is ActivityErred]
+        if succeeded and erred or closing is not None:
+            session.facts = erred + session.facts  # they would cut what stands before them; they go with the next report
+        else:
+            steps += erred
+        self._send(session, token, based_on, decided, tuple(steps), closing, scheduled)
+
+    def _fuse(self, session: Session, facts: list[Any], number: int, steps: list[Step]) -> int | None:
+        """Feed results at once, as they are going to be recorded. Returns activities asked for; None: the code cannot go on."""
+        runner = session.runner
+        scheduled = 0
+        for fact in facts:
+            if runner.continued or session.unfused_next or not self.fuse:
+                session.unfused_next = False
+                steps.append(fact)
+                continue
+            number += 1
+            time = max(self._frontend.now(), runner.context.time)
+            self._watchdog.begin(session.workflow_id)
+            try:
+                runner.feed_fact(
+                    ActivityCompleted(
+                        id=number, time=time, command=fact.command, result=fact.result, attempt=fact.attempt
+                    )
+                )
+            except (Mismatch, OldBuild, Stale):
+                return None
+            finally:
+                self._watchdog.end()
+            commands = runner.take()
+            steps.append(
+                ActivitySucceeded(
+                    command=fact.command, attempt=fact.attempt, token=fact.token, result=fact.result, fed_at=time
+                )
+            )
+            steps.append(Commands(commands=commands))
+            number += len(commands)
+            scheduled += _count_scheduled(commands)
+        return scheduled
+
+    def _give_up_fused(self, session: Session, token: str, facts: list[Fact]) -> None:
+        """Feeding a result broke the run: nothing of it is reported but the facts; whoever claims it next will see why."""
+        self._sessions.drop(session)
+        session.facts = facts + session.facts
+        self._give_back(session, token, Stale("the run is replayed"))
+
+    def _send(
+        self,
+        session: Session,
+        token: str,
+        based_on: int,
+        decided: int,
+        steps: tuple[Step, ...],
+        closing: Any,
+        scheduled: int,
+    ) -> None:
+        room = self._room(scheduled) if scheduled else 0
+        extra: dict[str, Any] = {}
+        if closing is not None:
+            extra = self._closing_fields(session, closing)
+        report = Report(
+            namespace=session.namespace,
+            workflow_id=session.workflow_id,
+            run_id=session.run_id,
+            worker=self._worker,
+            build_id=self._registry.build_id(),
+            based_on=based_on,
+            decided=decided,
+            nonce=self._fresh(),
+            token=token,
+            steps=steps,
+            closing=closing,
+            room=room,
+            queues=self._queues,
+            incarnation=self._incarnation,
+            **extra,
+        )
+        session.waiting = True
+        answer = self._frontend.call(report)
+        if answer.done():
+            self._reported(session, room, answer)
+        else:
+            answer.add_done_callback(lambda answer: self._reported(session, room, answer))
+
+    def _closing_fields(self, session: Session, closing: Any) -> dict[str, Any]:
+        untaken = session.runner.context.untaken()
+        if type(closing) is not ContinueAsNew:
+            return {"untaken": len(untaken)}
+        return {"carried": untaken, "next_run_id": self._chance.run_id(), "next_seed": self._chance.seed()}
+
+    def _reported(self, session: Session, room: int, answer: Any) -> None:
+        session.waiting = False
+        if room:
+            self._unreserve(room)
+        if answer.cancelled() or (error := answer.exception()) is not None:
+            self._refused(session, None if answer.cancelled() else error)
+            return
+        reply: Reported = answer.result()
+        for claim in reply.activities:
+            self._begin(claim)
+        if reply.closed or not reply.accepted:
+            self._drop_after(session, reply)
+            return
+        if not self._feed(session, reply.events, reply.covered, reply.history_bytes, reply.token):
+            return
+        facts, session.facts = session.facts, []
+        again, session.again = session.again, False
+        if reply.token or facts:
+            self._report(session, reply.token, facts)
+        elif again:
+            self.take(Task(namespace=session.namespace, workflow_id=session.workflow_id, run_id=session.run_id, queue=""))
+
+    def _drop_after(self, session: Session, reply: Reported) -> None:
+        self._sessions.drop(session)
+        if reply.closed:
+            return
+        self._cut.add(session.run_id)
+        facts, session.facts = session.facts, []
+        for fact in facts:
+            self._report_alone(session, fact)
+        if session.again:
+            self.take(Task(namespace=session.namespace, workflow_id=session.workflow_id, run_id=session.run_id, queue=""))
+
+    def _refused(self, session: Session, error: BaseException | None) -> None:
+        self._sessions.drop(session)
+        if error is not None and not isinstance(error, PerdureError):
+            log.error("reporting on workflow %r failed", session.workflow_id, exc_info=error)
+        elif error is not None:
+            log.warning("a report on workflow %r was refused: %s", session.workflow_id, error)
+
+
+def _count_scheduled(commands: tuple[Any, ...]) -> int:
+    return sum(1 for command in commands if type(command) is ScheduleActivity)
+
+
+def _log_refusal(answer: Any) -> None:
+    if not answer.cancelled() and (error := answer.exception()) is not None:
+        log.warning("a result could not be reported: %s", error)

@@ -1,0 +1,65 @@
+"""Workflow runs a worker holds warm: the sticky cache. Bounded; whoever was not used for longest goes, and is replayed when needed."""
+
+from collections import OrderedDict
+
+from perdure.replay.runner import Runner
+from perdure.worker.attempts import Fact
+
+
+class Session:
+    """One run, warm. `waiting`: a report is unanswered, so nothing may be fed; facts queue up meanwhile."""
+
+    __slots__ = ("again", "facts", "namespace", "run_id", "runner", "unfused_next", "waiting", "workflow_id")
+
+    def __init__(self, namespace: str, workflow_id: str, run_id: str, runner: Runner) -> None:
+        self.namespace = namespace
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self.runner = runner
+        self.waiting = False
+        self.again = False
+        """A workflow task came while a report was unanswered."""
+        self.facts: list[Fact] = []
+        self.unfused_next = False
+
+
+class Sessions:
+    """Warm runs by run id, at most `limit`. `evicted` counts those dropped for room."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.evicted = 0
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, run_id: str) -> Session | None:
+        return self._sessions.get(run_id)
+
+    def add(self, session: Session) -> None:
+        self._sessions[session.run_id] = session
+        if len(self._sessions) > self.limit:
+            self._evict()
+
+    def used(self, session: Session) -> None:
+        self._sessions.move_to_end(session.run_id)
+
+    def drop(self, session: Session) -> None:
+        """Throw a run away; its code does not run again here."""
+        if self._sessions.get(session.run_id) is session:
+            del self._sessions[session.run_id]
+        session.runner.close()
+
+    def clear(self) -> None:
+        for session in list(self._sessions.values()):
+            self.drop(session)
+
+    def _evict(self) -> None:
+        for session in self._sessions.values():
+            if not session.waiting:
+                self.evicted += 1
+                self.drop(session)
+                return
+
+

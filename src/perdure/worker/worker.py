@@ -1,0 +1,213 @@
+"""A worker: takes tasks of its queues, runs workflow code and activities, and leaves in an orderly way."""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any, Final
+
+from perdure.core.replies import ActivityClaim, NotWanted
+from perdure.core.requests import ClaimActivity, ReleaseActivity
+from perdure.core.tasks import CancelNotice, Task
+from perdure.ports import Chance, Frontend, Subscription
+from perdure.replay.watchdog import BlockedLoop, Watchdog
+from perdure.sdk.registry import Registry
+from perdure.worker.attempts import Attempt, Attempts, Fact
+from perdure.worker.decider import Decider
+from perdure.worker.sessions import Sessions
+
+log = logging.getLogger(__name__)
+
+WORKFLOW_CREDITS: Final = 1_000_000
+"""Workflow tasks are run as they come; they need no slot."""
+
+
+class TaskWorker:
+    """Serves `queues` until stopped. `max_activities` bounds what runs at once, `max_cached_runs` the runs held warm."""
+
+    def __init__(
+        self,
+        frontend: Frontend,
+        chance: Chance,
+        registry: Registry,
+        queues: tuple[str, ...],
+        *,
+        incarnation: str = "",
+        max_activities: int = 100,
+        max_cached_runs: int = 10_000,
+        blocked_after: float = 2.0,
+    ) -> None:
+        self.name = f"w-{chance.token()[:12]}"
+        self._frontend = frontend
+        self._registry = registry
+        self._queues = queues
+        self._incarnation = incarnation
+        self._attempts = Attempts(frontend, max_activities, self._attempt_ended)
+        self._sessions = Sessions(max_cached_runs)
+        self._watchdog = Watchdog(blocked_after, _report_blocked)
+        self._reserved = 0
+        self._serial = 0
+        self._inbox: deque[Task] = deque()
+        self._scheduled = False
+        self._workflow_lines: list[Subscription] = []
+        self._activity_lines: list[Subscription] = []
+        self._unknown: set[str] = set()
+        self._started = False
+        self._stopped = False
+        self.decider = Decider(
+            frontend,
+            chance,
+            registry,
+            self.name,
+            incarnation,
+            queues,
+            self._sessions,
+            self._reserve,
+            self._begin,
+            self._unreserve,
+            self._watchdog,
+        )
+
+    @property
+    def busy(self) -> bool:
+        """True while a task is being taken or an activity runs."""
+        return bool(self._inbox) or len(self._attempts) > 0
+
+    @property
+    def cached_runs(self) -> int:
+        return len(self._sessions)
+
+    async def start(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Take tasks from now on. Needs the running loop; nothing runs before the caller gives it a turn."""
+        self._loop = asyncio.get_running_loop()
+        self._watchdog.start()
+        self._started = True
+        identity = self.decider.identity()
+        for queue in self._queues:
+            self._workflow_lines.append(
+                self._frontend.subscribe(queue, "workflow", identity, self._deliver, WORKFLOW_CREDITS)
+            )
+            self._activity_lines.append(
+                self._frontend.subscribe(queue, "activity", identity, self._deliver, self._attempts.free)
+            )
+
+    async def stop(self, grace: float = 30.0) -> None:
+        """Take nothing more, let activities end for up to `grace` seconds, then cut them short. Idempotent."""
+        if self._stopped or not self._started:
+            self._stopped = True
+            return
+        self._stopped = True
+        for line in (*self._workflow_lines, *self._activity_lines):
+            line.cancel()
+        await self._attempts.stop(grace)
+        self._sessions.clear()
+        self._watchdog.stop()
+
+    # ---------------------------------------------------------------------------------------------------------------- tasks
+
+    def _deliver(self, item: Task | CancelNotice) -> None:
+        if type(item) is CancelNotice:
+            self._attempts.cancel(item.token)
+            return
+        self._inbox.append(item)  # type: ignore[arg-type]
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        self._scheduled = False
+        inbox = self._inbox
+        for _ in range(len(inbox)):
+            task = inbox.popleft()
+            try:
+                if task.command:
+                    self._take_activity(task)
+                else:
+                    if not self._stopped:
+                        self.decider.take(task)
+                    for line in self._workflow_lines:
+                        line.grant(1)
+                        break
+            except Exception:
+                log.exception("taking a task of workflow %r failed", task.workflow_id)
+
+    def _take_activity(self, task: Task) -> None:
+        self._serial += 1
+        request = ClaimActivity(
+            namespace=task.namespace,
+            workflow_id=task.workflow_id,
+            run_id=task.run_id,
+            command=task.command,
+            attempt=task.attempt,
+            worker=self.name,
+            token=f"{self.name}.a{self._serial}",
+            incarnation=self._incarnation,
+        )
+        answer = self._frontend.call(request)
+        if answer.done():
+            self._activity_claimed(answer)
+        else:
+            answer.add_done_callback(self._activity_claimed)
+
+    def _activity_claimed(self, answer: Any) -> None:
+        if answer.cancelled() or answer.exception() is not None or isinstance(answer.result(), NotWanted):
+            self._grant(1)
+            return
+        self._run(answer.result().claim)
+
+    def _begin(self, claim: ActivityClaim) -> None:
+        """An activity that came with a reply: it takes a slot no delivery has paid for."""
+        self._grant(-1)
+        self._run(claim)
+
+    def _run(self, claim: ActivityClaim) -> None:
+        definition = self._registry.activity(claim.scheduled.name)
+        if definition is None or self._stopped:
+            self._release(claim, known=definition is not None)
+            return
+        self._attempts.start(definition, claim)
+
+    def _release(self, claim: ActivityClaim, *, known: bool) -> None:
+        name = claim.scheduled.name
+        if not known and name not in self._unknown:
+            self._unknown.add(name)
+            log.warning("activity %r is not registered here; it waits for a worker that knows it", name)
+        self._grant(1)
+        self._frontend.call(
+            ReleaseActivity(
+                namespace=claim.namespace,
+                workflow_id=claim.workflow_id,
+                run_id=claim.run_id,
+                command=claim.scheduled.id,
+                attempt=claim.attempt,
+                token=claim.token,
+            )
+        )
+
+    def _attempt_ended(self, attempt: Attempt, fact: Fact | None) -> None:
+        self._grant(1)
+        if fact is not None and attempt.wanted:
+            self.decider.fact(attempt.claim, fact)
+
+    # ---------------------------------------------------------------------------------------------------------------- slots
+
+    def _grant(self, credits: int) -> None:
+        if not self._stopped:
+            for line in self._activity_lines:
+                line.grant(credits)
+
+    def _reserve(self, wanted: int) -> int:
+        if self._stopped:
+            return 0
+        room = max(0, min(wanted, self._attempts.free - self._reserved))
+        self._reserved += room
+        return room
+
+    def _unreserve(self, room: int) -> None:
+        self._reserved -= room
+
+
+def _report_blocked(blocked: BlockedLoop) -> None:
+    log.warning("workflow %s", blocked)
