@@ -1,7 +1,7 @@
 """The interpreter's audit events: files, sockets, processes, threads and real sleeping, refused inside workflow code.
 
 The hook is called for every such event of the process and can never be removed, so it asks first whether any thread is inside an
-activation at all (about 60 ns an event). Imports, logging, warnings and traceback formatting may read and write files.
+activation at all (about 60 ns an event). Imports, logging, warnings and traceback formatting may read and write files; anyone may read the time zone database.
 """
 
 import sys
@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 from perdure.replay.activation import ACTIVE, guarded_loop
-from perdure.replay.frames import within_trusted
+from perdure.replay.frames import timezone_file, within_trusted
 from perdure.replay.loop import WorkflowLoop
 
 _REFUSED_EVENTS: Final = frozenset(
@@ -53,7 +53,7 @@ def _is_refused(event: str) -> bool:
 def _judge(loop: WorkflowLoop, event: str, args: tuple[Any, ...]) -> None:
     if event == "import":
         loop.importing = True
-    elif not within_trusted(sys._getframe(2)):
+    elif not timezone_file(args) and not within_trusted(sys._getframe(2)):
         raise loop.refuse(f"{event}({_shown(args)})")
 
 

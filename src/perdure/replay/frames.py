@@ -15,7 +15,10 @@ from types import CodeType, FrameType
 from typing import Final
 
 _STDLIB: Final = str(Path(os.__file__).parent) + os.sep
-_PACKAGE: Final = str(Path(__file__).parent.parent) + os.sep
+_MACHINERY: Final = (
+    "<frozen ",
+    *(str(Path(__file__).parents[1] / package) + os.sep for package in ("replay", "sdk", "worker")),
+)
 _INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 # An import runs a module's own top level, once a process: what it does belongs to the process, not to the run that came first.
@@ -36,7 +39,7 @@ BOUNDARIES: Final[set[CodeType]] = set()
 @functools.cache
 def _layer(filename: str) -> int:
     """How much a file is the user's: 0 machinery, 1 an installed library, 2 the user's own."""
-    if filename.startswith(("<frozen ", _PACKAGE)):
+    if filename.startswith(_MACHINERY):
         return 0
     if any(part in filename for part in _INSTALLED):
         return 1
@@ -81,6 +84,12 @@ def within_import(frame: FrameType | None) -> bool:
 def within_trusted(frame: FrameType | None) -> bool:
     """True when imports, logging, warnings or traceback formatting asked: they read files and write logs, never the run's state."""
     return _any_file(frame, imports=True, reporting=True)
+
+
+def timezone_file(asked: tuple[object, ...]) -> bool:
+    """True for a file of the time zone database: whichever library reads it, it is as good as code, and read once a process."""
+    path = asked[0] if asked else None
+    return isinstance(path, str) and f"{os.sep}zoneinfo{os.sep}" in path
 
 
 def _any_file(frame: FrameType | None, *, imports: bool, reporting: bool) -> bool:

@@ -12,12 +12,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any, Final
 
 from perdure.replay import asyncio_order, audit, collection, loop_tasks
 from perdure.replay.activation import ACTIVE, guarded_loop
-from perdure.replay.frames import within_import, within_trusted
+from perdure.replay.frames import timezone_file, within_import, within_trusted
 from perdure.replay.loop import WorkflowLoop
 
 _RANDOM_FUNCTIONS: Final = (
@@ -25,6 +26,17 @@ _RANDOM_FUNCTIONS: Final = (
     "lognormvariate", "normalvariate", "paretovariate", "randbytes", "randint", "random", "randrange", "sample", "seed", "setstate",
     "shuffle", "triangular", "uniform", "vonmisesvariate", "weibullvariate",
 )  # fmt: skip
+
+_REFUSED_FUNCTIONS: Final[tuple[tuple[Any, str], ...]] = (
+    (time, "sleep"),
+    (os, "urandom"),
+    (os, "getrandom"),
+    (os, "stat"),
+    (os, "lstat"),
+    (os, "access"),
+    (_thread, "start_new_thread"),
+    (ThreadPoolExecutor, "submit"),
+)
 
 # RFC 9562 counts from 1582, when the Gregorian calendar began.
 _UUID_EPOCH: Final = 0x01B21DD213814000
@@ -148,9 +160,14 @@ def _seed(original: Callable[..., None]) -> Callable[..., None]:
 def _install_refusals() -> None:
     """What has no audit event on every supported version; and entropy: a secret that can be computed from a history is none."""
     module: Any
-    for module, name in ((time, "sleep"), (os, "urandom"), (os, "getrandom"), (_thread, "start_new_thread")):
+    for module, name in _REFUSED_FUNCTIONS:
         if hasattr(module, name):
-            setattr(module, name, _refused(getattr(module, name), f"{module.__name__}.{name}()"))
+            original = getattr(module, name)
+            guarded = _refused(original, f"{module.__name__}.{name}()")
+            setattr(module, name, guarded)
+            for capable in (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+                if original in capable:
+                    capable.add(guarded)
     any_random: Any = random
     any_random._urandom = os.urandom
     any_threading: Any = threading
@@ -161,11 +178,15 @@ def _install_refusals() -> None:
 def _refused(original: Callable[..., Any], what: str) -> Callable[..., Any]:
     @wraps(original)
     def refused(*args: Any, **keywords: Any) -> Any:
-        if ACTIVE and (loop := guarded_loop()) is not None and not within_trusted(sys._getframe(1)):
+        if ACTIVE and (loop := guarded_loop()) is not None and not _allowed(args):
             raise loop.refuse(what)
         return original(*args, **keywords)
 
     return refused
+
+
+def _allowed(args: tuple[Any, ...]) -> bool:
+    return timezone_file(args) or within_trusted(sys._getframe(2))
 
 
 # ------------------------------------------------------------------------------------------------------------------------ ids

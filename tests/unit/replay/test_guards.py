@@ -1,9 +1,10 @@
 """Clock, chance, ids and the outside world as workflow code meets them."""
 
 # Users call what these rules advise against, and it must be refused as well.
-# ruff: noqa: PTH102, PTH123, PTH208, SIM115
+# ruff: noqa: PTH102, PTH110, PTH123, PTH208, SIM115
 
 import asyncio
+import datetime as dt
 import logging
 import os
 import random
@@ -19,6 +20,8 @@ import traceback
 import urllib.request
 import uuid
 import warnings
+import zoneinfo
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -74,6 +77,7 @@ def test_outside_workflow_code_everything_is_real():
     assert ACTIVE == []
 
 
+POOL = ThreadPoolExecutor(1)
 REFUSED = {
     "open": lambda: open("/etc/hostname"),
     "os.listdir": lambda: os.listdir("/"),
@@ -89,6 +93,8 @@ REFUSED = {
     "urllib.Request": lambda: urllib.request.urlopen("http://127.0.0.1:9"),
     "os.urandom()": lambda: os.urandom(4),
     "os.urandom() ": lambda: secrets.token_hex(4),
+    "os.stat()": lambda: os.path.exists("/etc/hostname"),
+    "ThreadPoolExecutor.submit()": lambda: POOL.submit(print),
     "builtins.input": lambda: input(),  # noqa: PLW0108
 }
 
@@ -169,6 +175,18 @@ def test_reporting_may_read_sources_and_write_logs(stage, tmp_path):
     logger.removeHandler(handler)
     handler.close()
     assert "ZeroDivisionError" in (tmp_path / "log.txt").read_text()
+    assert stage.loop.violations == []
+
+
+def test_time_zones_may_be_loaded(stage):
+    """The time zone database is as good as code."""
+    zoneinfo.ZoneInfo.clear_cache()
+
+    async def main():
+        instant = dt.datetime.fromtimestamp(time.time(), zoneinfo.ZoneInfo("Europe/Madrid"))
+        return instant.utcoffset()
+
+    assert stage.run(main()) == dt.timedelta(hours=1)
     assert stage.loop.violations == []
 
 

@@ -414,6 +414,18 @@ def test_a_dropped_task_lives_on(stage):
     assert log == ["done"]
 
 
+def test_a_parked_loop_is_small():
+    """A run that waits for days keeps a loop of less than a kilobyte."""
+    import tracemalloc
+
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    loops = [WorkflowLoop(start_timer=print, cancel_timer=print, now=float) for _ in range(200)]
+    each = (tracemalloc.get_traced_memory()[0] - before) / len(loops)
+    tracemalloc.stop()
+    assert each < 1024
+
+
 # ---------------------------------------------------------------------------------------------------------------------- delays
 
 
