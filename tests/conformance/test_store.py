@@ -1,6 +1,7 @@
 """One suite for every store: what `ports.Store` promises, whatever stands behind it."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -157,7 +158,7 @@ def test_a_payload_with_newlines_is_kept_as_the_same_value(prove, text: bytes) -
         await store.commit(lease, [started("a"), signal("a", 2, text=text), started("b")])
         record = await store.record("default", "a")
         assert record is not None
-        assert decoded(bytes(record.events[1].input[0])) == decoded(text)
+        assert json.loads(bytes(record.events[1].input[0])) == json.loads(text)
         assert len(await store.load("default", "b")) == 1
 
     prove(proof)
@@ -218,7 +219,8 @@ def test_the_record_is_of_the_run_asked_for(prove) -> None:
         await store.commit(lease, [started("a"), signal("a", 2), continued("a", 3, "r1", "r2", 3000)])
         await store.commit(lease, [signal("a", 2, "r2"), noted("a", Paused(id=1, time=1), "r1")])
         first, last = await store.record("default", "a", "r1"), await store.record("default", "a")
-        assert first is not None and last is not None
+        assert first is not None
+        assert last is not None
         assert [event.type for event in first.events] == ["started", "signal_received", "continued_as_new"]
         assert [note.type for note in first.notes] == ["paused"]
         assert last.run_id == "r2"
@@ -371,9 +373,3 @@ def test_close_is_idempotent(prove) -> None:
         await store.close()
 
     prove(proof)
-
-
-def decoded(text: bytes) -> object:
-    import json
-
-    return json.loads(text)

@@ -55,7 +55,9 @@ class Bench:
         )
         return Transition(workflow_id=workflow, runs=(RunChange(run_id=run, events=(event,)),))
 
-    def write(self, files: SimulatedFiles, groups: Sequence[Sequence[Transition]], *, clean: bool = False, **options: Any) -> None:
+    def write(
+        self, files: SimulatedFiles, groups: Sequence[Sequence[Transition]], *, clean: bool = False, **options: Any
+    ) -> None:
         """Commit groups and stop, with a footer or as a crash would."""
 
         async def run() -> None:
@@ -74,7 +76,9 @@ class Bench:
     def contents(self, files: SimulatedFiles) -> dict[str, bytes]:
         return {name: files.read(name, 0, files.size(name)) for name in files.names("journal")}
 
-    def reopen(self, files: SimulatedFiles, workflows: Sequence[str], **options: Any) -> tuple[dict[str, list[Transition]], Recovery]:
+    def reopen(
+        self, files: SimulatedFiles, workflows: Sequence[str], **options: Any
+    ) -> tuple[dict[str, list[Transition]], Recovery]:
         """What an opening finds under each id; the files stay as that leaves them."""
 
         async def run() -> tuple[dict[str, list[Transition]], Recovery]:

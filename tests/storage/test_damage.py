@@ -1,5 +1,6 @@
 """Cut at every byte, flip every byte: an opening finds a whole prefix and says what it cut, or refuses and names the place."""
 
+import asyncio
 import itertools
 import logging
 
@@ -55,6 +56,14 @@ def test_cut_at_every_byte_of_all(bench, whole) -> None:
         bench.write(files, [[bench.transition("d", 1)]], clean=True)
 
 
+def opened(bench, files):
+    """(error or None, what was found, the report)."""
+    try:
+        return None, *bench.reopen(files, WORKFLOWS)
+    except JournalCorrupt as error:
+        return error, None, None
+
+
 @pytest.mark.rule("F7")
 @pytest.mark.parametrize("flip", [0x01, 0x20, 0xFF, "newline", "zero"])
 def test_flip_every_byte(bench, whole, flip) -> None:
@@ -66,17 +75,16 @@ def test_flip_every_byte(bench, whole, flip) -> None:
             continue
         bad = whole[:index] + bytes([changed]) + whole[index + 1 :]
         files = bench.files({bench.newest: bad})
-        try:
-            found, report = bench.reopen(files, WORKFLOWS)
-        except JournalCorrupt as error:
+        error, found, report = opened(bench, files)
+        if error is None:
+            assert index >= last_line, f"byte {index} flipped unnoticed"
+            assert found == prefix_of_all(bench, 5)
+            assert report.cut_bytes
+        else:
             assert error.segment == bench.newest
             assert error.offset <= index < error.offset + 600
             assert str(error.offset) in error.message
             assert bench.contents(files)[bench.newest] == bad
-        else:
-            assert index >= last_line, f"byte {index} flipped unnoticed"
-            assert found == prefix_of_all(bench, 5)
-            assert report.cut_bytes
 
 
 @pytest.mark.rule("F7")
@@ -184,8 +192,6 @@ def test_garbage_in_the_last_group_is_damage(bench) -> None:
 
 def test_a_line_that_changes_while_the_store_is_open_is_not_read(bench) -> None:
     """Reads check the line again: bytes that rotted after opening are an error, not history."""
-    import asyncio
-
     files = bench.files()
     bench.write(files, [[bench.transition("a", 1)]])
 

@@ -70,7 +70,9 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         heads[workflow] = (run, max(0, number))
         return Transition(workflow_id=workflow, runs=(RunChange(run_id=f"{workflow}-{run}", events=(event,)),))
 
-    batches = st.lists(st.tuples(st.sampled_from(IDS), st.sampled_from([0, 10, 400, 1500]), st.booleans()), min_size=1, max_size=6)
+    batches = st.lists(
+        st.tuples(st.sampled_from(IDS), st.sampled_from([0, 10, 400, 1500]), st.booleans()), min_size=1, max_size=6
+    )
 
     def draft(self, batch) -> tuple[list[Transition], dict[str, tuple[int, int]]]:
         heads = dict(self.heads)

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import Unavailable
+from perdure.core.events import SignalReceived, Started
 from perdure.core.shards import SHARDS
+from perdure.core.transition import RunChange, Transition
 from perdure.ports import DiskFull
 from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
@@ -117,6 +119,11 @@ def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path) -> None:
     asyncio.run(check())
 
 
+def lock_elsewhere(path: Path) -> subprocess.CompletedProcess[str]:
+    program = "import sys; from pathlib import Path; from perdure.runtime.files import LocalFiles; LocalFiles(Path(sys.argv[1])).lock()"
+    return subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
+
+
 def test_a_second_store_in_one_process_is_refused(tmp_path) -> None:
     """The kernel would let one process lock twice, and would drop the lock at the second one's close; both do not happen here."""
 
@@ -126,8 +133,7 @@ def test_a_second_store_in_one_process_is_refused(tmp_path) -> None:
         with pytest.raises(Unavailable, match=f"pid {os.getpid()}"):
             await second.open()
         await second.close()
-        probe = "import sys; from pathlib import Path; from perdure.runtime.files import LocalFiles; LocalFiles(Path(sys.argv[1])).lock()"
-        other = subprocess.run([sys.executable, "-c", probe, str(tmp_path)], capture_output=True, text=True, check=False)
+        other = await asyncio.to_thread(lock_elsewhere, tmp_path)
         assert f"pid {os.getpid()}" in other.stderr
         await first.close()
         await second.open()
@@ -153,8 +159,6 @@ def test_a_child_does_not_inherit_the_lock(tmp_path) -> None:
 
 def test_a_short_write_is_cut_back(tmp_path) -> None:
     """A write that gets only half way leaves nothing; when there is room again the next one stands where it should have."""
-    from perdure.core.events import SignalReceived, Started
-    from perdure.core.transition import RunChange, Transition
 
     def change(*events):
         return Transition(workflow_id="a", runs=(RunChange(run_id="r", events=events),))

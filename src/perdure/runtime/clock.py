@@ -11,7 +11,7 @@ from typing import Final
 
 LOOK_NS: Final = 1_000_000_000
 """The wall clock is looked at this often (when anybody asks for the time)."""
-TOLERANCE_US: Final = 20_000
+TOLERANCE_NS: Final = 20_000_000
 """Differences up to this are left alone."""
 NAP_US: Final = 60_000_000
 """An alarm far off looks at the clock this often: a loop's timers stand still while the machine is suspended."""
@@ -23,22 +23,22 @@ class RealClock:
     def __init__(self, *, wall: Callable[[], int] = time.time_ns, monotonic: Callable[[], int] = time.monotonic_ns) -> None:
         self._wall = wall
         self._monotonic = monotonic
-        self._origin_ns = monotonic()
-        self._origin_us = wall() // 1000
+        self._since = monotonic()
+        self._origin = wall()
         self._tenths = 10
 
     def now(self) -> int:
-        elapsed = self._monotonic() - self._origin_ns
-        now = self._origin_us + elapsed * self._tenths // 10_000
-        return now if elapsed < LOOK_NS else self._look(elapsed, now)
+        elapsed = self._monotonic() - self._since
+        now = self._origin + elapsed * self._tenths // 10
+        return (now if elapsed < LOOK_NS else self._look(elapsed, now)) // 1000
 
     def _look(self, elapsed: int, now: int) -> int:
-        """Begin a new stretch at `now`, at the speed that brings this clock nearer to the wall clock."""
-        ahead = now - self._wall() // 1000
-        self._origin_ns += elapsed
-        self._origin_us = now if ahead >= -TOLERANCE_US else now - ahead
-        self._tenths = 9 if ahead > TOLERANCE_US else 10
-        return self._origin_us
+        """Begin a new stretch at `now` (nanoseconds), at the speed that brings this clock nearer to the wall clock."""
+        ahead = now - self._wall()
+        self._since += elapsed
+        self._origin = now if ahead >= -TOLERANCE_NS else now - ahead
+        self._tenths = 9 if ahead > TOLERANCE_NS else 10
+        return self._origin
 
     def call_at(self, instant: int, callback: Callable[[], None]) -> "Alarm":
         """Call back at or after `instant`; in the loop's next round when that has passed."""

@@ -39,6 +39,8 @@ _CLOSED: Final[dict[type[AnyEvent], Status]] = {
     TimedOut: "timed_out",
 }
 
+_TELLING: Final[frozenset[type[AnyNote]]] = frozenset({Quarantined, Paused, Resumed})
+
 Key = tuple[int, str, str]
 """Sort key of a listing: (started_at, run id, workflow id); the last only in case two runs share an id."""
 
@@ -82,7 +84,7 @@ class RunRow(Struct, kw_only=True, gc=False):
             status = _CLOSED.get(type(last))
             if status is not None:
                 self.status, self.closed_at = status, last.time
-        if change.notes:
+        if change.notes and not _TELLING.isdisjoint(map(type, change.notes)):
             self._fold_notes(change.notes)
 
     def _fold_notes(self, notes: Sequence[AnyNote]) -> None:
@@ -119,6 +121,7 @@ class Visibility:
         if workflow is None:
             workflow = self._workflows[key] = _Workflow(rows=[])
         rows = workflow.rows
+        was_open = bool(rows) and not rows[-1].closed_at
         for change in transition.runs:
             if rows and rows[-1].run_id == change.run_id:
                 row = rows[-1]
@@ -127,16 +130,18 @@ class Visibility:
             row.fold(change)
             row.last = workflow.transitions
         workflow.transitions += 1
-        if rows and rows[-1].closed_at:
-            self._open.pop(key, None)
-        elif rows:
+        is_open = bool(rows) and not rows[-1].closed_at
+        if is_open and not was_open:
             self._open[key] = None
+        elif was_open and not is_open:
+            del self._open[key]
 
     def _begin(self, workflow: tuple[str, str], rows: list[RunRow], change: RunChange, transition: int) -> RunRow:
-        events = change.events
-        started = next((event for event in events if isinstance(event, Started)), None)
-        # A reset run holds a copied prefix: it started when it was reset, not when the run it came from did.
-        started_at = max([event.time for event in events if isinstance(event, Started | Reset)], default=0)
+        started = change.events[0] if change.events and isinstance(change.events[0], Started) else None
+        started_at = started.time if started is not None else 0
+        for event in change.events[1:]:
+            if isinstance(event, Reset):  # the events before it were copied from the run it came from, with that one's start
+                started_at = max(started_at, event.time)
         namespace, workflow_id = workflow
         row = RunRow(
             key=(started_at, change.run_id, workflow_id),
