@@ -21,6 +21,7 @@ from perdure.core.tasks import Task
 from perdure.engine import door
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
+from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
 from perdure.engine.owner import Key, ShardOwner, Surroundings, error_of
 from perdure.engine.sweeper import Sweeper
@@ -71,7 +72,8 @@ class EngineFrontend:
         lease = await self._store.acquire(self._node, range(SHARDS))
         self.committer = Committer(self._store, lease, self._fence)
         self.timers = TimerQueue(self._clock, self._bring)
-        around = Surroundings(self._store, self._clock, self.committer, self.timers, self.exits, self.incarnation)
+        held = HeldStarts(self._clock)
+        around = Surroundings(self._store, self._clock, self.committer, self.timers, self.exits, held, self.incarnation)
         self._owners = [ShardOwner(shard, around) for shard in range(SHARDS)]
         await self.committer.start()
         for key in await self._store.open_workflows(range(SHARDS)):

@@ -24,17 +24,16 @@ from perdure.core.state import WorkflowState, is_closing
 from perdure.core.transition import Transition, joined
 from perdure.engine.committer import Committer, Done
 from perdure.engine.exits import Exits
+from perdure.engine.held import HeldStarts
 from perdure.engine.live import Held, LiveWorkflow
 from perdure.engine.timers import TimerQueue
 from perdure.ports import Clock, Store
 
 log = logging.getLogger(__name__)
 
-CLOSED_KEPT: Final = 1_000
-"""Closed workflow ids a shard keeps in memory, for repeated requests and late questions; older ones are loaded when asked for."""
-
-HOLD_US: Final = 2_000
-"""So long is a start kept back at most, waiting for its first decision to ride in the same commit."""
+CLOSED_KEPT: Final = 16
+"""Closed workflow ids a shard keeps in memory, for repeated requests and late questions; older ones are loaded when asked for. Few,
+because what lives long costs the garbage collector time for ever."""
 
 ERRORS: Final[dict[str, type[PerdureError]]] = {
     cls.code: cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, PerdureError)
@@ -52,6 +51,7 @@ class Surroundings(Struct, frozen=True):
     committer: Committer
     timers: TimerQueue
     exits: Exits
+    held: HeldStarts
     incarnation: str
 
 
@@ -242,14 +242,10 @@ class ShardOwner:
         live.offered_at = self._around.clock.now()
         if self._around.exits.publish(workflow_task(live.state, run)):
             if live.held is not None:
-                self._around.clock.call_at(live.offered_at + HOLD_US, lambda: self._release_late(live))
+                self._around.held.add(self, live)
             return True
         live.held = None
         return False
-
-    def _release_late(self, live: LiveWorkflow) -> None:
-        if live.held is not None:
-            self.release(live)
 
     def release(self, live: LiveWorkflow) -> None:
         """Commit a start that was kept back, alone."""

@@ -4,13 +4,14 @@ from typing import Final
 
 from perdure.core.events import CancelRequested, RunLimits, SignalReceived, Started, Terminated, TimedOut
 from perdure.core.limits import LIMITS
-from perdure.core.machine.outcome import Decided, Draft, only
+from perdure.core.machine.outcome import Decided, Draft, Outcome, Waker, only
 from perdure.core.machine.targets import current_run, open_run
 from perdure.core.notes import Resumed
 from perdure.core.replies import Rejection, RunStarted, Taken
-from perdure.core.requests import ResumeWorkflow, RunDue, StartWorkflow, TerminateWorkflow
+from perdure.core.requests import ResumeWorkflow, RunDue, SignalBody, StartWorkflow, TerminateWorkflow
 from perdure.core.state import RunState, WorkflowState
 from perdure.core.tasks import CancelNotice
+from perdure.core.transition import RunChange, Transition
 
 
 def start(state: WorkflowState, request: StartWorkflow, now: int) -> Decided:
@@ -25,13 +26,40 @@ def start(state: WorkflowState, request: StartWorkflow, now: int) -> Decided:
         return _meet_open(state, run, request, now)
     if run is not None and (refusal := _refuse_reuse(state, run, request)) is not None:
         return refusal
-    draft = Draft(state, run or _no_run(request, now), now)
-    begin(draft, _started(request, max(now, draft.time)), request)
+    if run is None:
+        return _first(state, request, now)
+    draft = Draft(state, run, now)
+    begin(draft, _started(request, draft.time), request)
     return draft.outcome(RunStarted(run_id=request.run_id))
 
 
-def _no_run(request: StartWorkflow, now: int) -> RunState:
-    return RunState(started=_started(request, now))
+def _first(state: WorkflowState, request: StartWorkflow, now: int) -> Outcome:
+    """The first run of a workflow id: nothing to draft against."""
+    started = _started(request, now)
+    events: tuple[Started, ...] | tuple[Started, SignalReceived] = (started,)
+    if request.signal is not None:
+        events = (started, received(request.signal, 2, now))
+    change = RunChange(run_id=request.run_id, events=events)
+    transition = Transition(workflow_id=state.workflow_id, namespace=state.namespace, runs=(change,))
+    wakes = [_time_out_wake(state, started)] if started.timeout else []
+    return Outcome(RunStarted(run_id=request.run_id), transition, wakes=wakes)
+
+
+def received(signal: SignalBody, number: int, time: int) -> SignalReceived:
+    """A signal as it is written down."""
+    return SignalReceived(
+        id=number,
+        time=time,
+        name=signal.name,
+        input=signal.input,
+        keywords=signal.keywords,
+        signal_id=signal.signal_id,
+    )
+
+
+def _time_out_wake(state: WorkflowState, started: Started) -> Waker:
+    due = RunDue(namespace=state.namespace, workflow_id=state.workflow_id, run_id=started.run_id)
+    return started.time + started.timeout, due
 
 
 def _meet_open(state: WorkflowState, run: RunState, request: StartWorkflow, now: int) -> Decided:
@@ -42,16 +70,7 @@ def _meet_open(state: WorkflowState, run: RunState, request: StartWorkflow, now:
             return unread_limit(state)
         draft = Draft(state, run, now)
         signal = request.signal
-        draft.add(
-            SignalReceived(
-                id=draft.next_id,
-                time=draft.time,
-                name=signal.name,
-                input=signal.input,
-                keywords=signal.keywords,
-                signal_id=signal.signal_id,
-            )
-        )
+        draft.add(received(signal, draft.next_id, draft.time))
         return draft.outcome(RunStarted(run_id=run.run_id, attached=True))
     if request.on_conflict == "terminate":
         draft = Draft(state, run, now)
@@ -131,21 +150,11 @@ def begin(
     draft.succeed(started)
     if request is not None and request.signal is not None:
         signal = request.signal
-        draft.add(
-            SignalReceived(
-                id=2,
-                time=started.time,
-                name=signal.name,
-                input=signal.input,
-                keywords=signal.keywords,
-                signal_id=signal.signal_id,
-            )
-        )
+        draft.add(received(signal, 2, started.time))
     for event in carried or ():
         draft.add(event)
     if started.timeout:
-        due = RunDue(namespace=draft.state.namespace, workflow_id=draft.state.workflow_id, run_id=started.run_id)
-        draft.wake(started.time + started.timeout, due)
+        draft.wakes.append(_time_out_wake(draft.state, started))
 
 
 def _end(draft: Draft, event: Terminated | TimedOut) -> None:

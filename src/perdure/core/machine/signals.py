@@ -1,9 +1,9 @@
 """Signals and cancel requests: remembered by id, never lost, never refused for the length of a history."""
 
-from perdure.core.events import CancelRequested, SignalReceived
+from perdure.core.events import CancelRequested
 from perdure.core.limits import LIMITS
 from perdure.core.machine.outcome import Decided, Draft, only
-from perdure.core.machine.runs import unread_limit
+from perdure.core.machine.runs import received, unread_limit
 from perdure.core.machine.targets import open_run
 from perdure.core.replies import Rejection, Taken
 from perdure.core.requests import RequestCancel, SignalWorkflow
@@ -20,16 +20,7 @@ def signal(state: WorkflowState, request: SignalWorkflow, now: int) -> Decided:
     if len(found.unseen_signals) >= LIMITS.signals_unread_max:
         return unread_limit(state)
     draft = Draft(state, found, now)
-    draft.add(
-        SignalReceived(
-            id=draft.next_id,
-            time=draft.time,
-            name=body.name,
-            input=body.input,
-            keywords=body.keywords,
-            signal_id=body.signal_id,
-        )
-    )
+    draft.add(received(body, draft.next_id, draft.time))
     return draft.outcome(Taken(run_id=found.run_id))
 
 
