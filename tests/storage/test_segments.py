@@ -112,6 +112,22 @@ def test_a_missing_segment_is_damage(bench) -> None:
         bench.reopen(bench.files(contents | {names[1]: contents[names[0]]}), ("a",))
 
 
+def test_zeros_behind_the_footer_of_an_older_segment_change_nothing(bench) -> None:
+    """Room that a full segment did not use is passed over, and no other segment is cut for it."""
+    files = bench.files()
+    bench.write(files, [[transition] for transition in numbered(bench, "a", 12)], segment_bytes_max=1500)
+    bench.write(files, [[bench.transition("b", number)] for number in range(1, 20)])
+    contents = bench.contents(files)
+    names = list(contents)
+    assert len(contents[names[-1]]) > len(contents[names[0]])
+    contents[names[0]] += bytes(3000)
+    padded = bench.files(contents)
+    found, report = bench.reopen(padded, ("a", "b"))
+    assert found == {"a": numbered(bench, "a", 12), "b": numbered(bench, "b", 19)}
+    assert report.cut_bytes == 0
+    assert bench.contents(padded) == contents
+
+
 @pytest.mark.parametrize("head", [{"format": 2}, {"shards": 128}])
 def test_a_journal_for_another_perdure_is_refused_untouched(bench, head) -> None:
     """A newer format or another shard count stops the start with a sentence that says so."""
