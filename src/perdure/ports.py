@@ -206,6 +206,8 @@ class Store(Protocol):
     async def count(self, filter: RunFilter) -> int: ...
 
 
+Answer = Callable[[Any, BaseException | None], None]
+
 TaskKind = Literal["workflow", "activity"]
 
 
@@ -252,9 +254,13 @@ class Frontend(Protocol):
     Errors are those of `core.errors`. A reply comes only when what it speaks of is durable.
     """
 
+    def send(self, request: AnyRequest, answer: Answer) -> None:
+        """Bring a request to the owner of its workflow id. `answer` is called once, on the loop's thread, perhaps before this returns:
+        with the reply its kind calls for, or with None and the error."""
+        ...
+
     def call(self, request: AnyRequest) -> "Future[Any]":
-        """Bring a request to the owner of its workflow id. The future holds the reply its kind calls for, or an error; it may be done
-        already. Cancelling it takes nothing back."""
+        """Like `send`, for those who await. Cancelling the future takes nothing back."""
         ...
 
     def subscribe(

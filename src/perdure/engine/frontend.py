@@ -27,6 +27,7 @@ from perdure.engine.owner import Key, ShardOwner, Surroundings, error_of
 from perdure.engine.sweeper import Sweeper
 from perdure.engine.timers import TimerQueue
 from perdure.ports import (
+    Answer,
     Broker,
     Clock,
     Deliver,
@@ -126,21 +127,35 @@ class EngineFrontend:
 
     def call(self, request: AnyRequest) -> "asyncio.Future[Any]":
         """Bring a request to its owner; see `ports.Frontend.call`."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def answer(reply: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(reply)
+            else:
+                future.set_exception(error)
+
+        self.send(request, answer)
+        return future
+
+    def send(self, request: AnyRequest, answer: Answer) -> None:
+        """Bring a request to its owner; see `ports.Frontend.send`."""
         try:
             if self._stopped or self.fault is not None:
                 raise Unavailable(f"the engine has stopped{f': {self.fault}' if self.fault else ''}")
             if type(request) in _CLIENT:
                 door.check(request)
-            self._route(request, answer)
         except PerdureError as error:
-            answer.set_exception(error)
-        return answer
+            answer(None, error)
+            return
+        self._route(request, answer)
 
-    def _route(self, request: AnyRequest, answer: "asyncio.Future[Any] | None") -> None:
+    def _route(self, request: AnyRequest, answer: Answer | None) -> None:
         key = (request.namespace, request.workflow_id)
         owner = self._owners[_shard_of(*key)]
-        live = owner.find(key)
+        live = owner.open.get(key) or owner.find(key)
         if live is None and not self._store.may_hold(*key):
             live = LiveWorkflow(WorkflowState(namespace=key[0], workflow_id=key[1]), None)
         if live is not None:
@@ -150,16 +165,15 @@ class EngineFrontend:
         self._loading.add(task)
         task.add_done_callback(self._loading.discard)
 
-    async def _load_and_submit(
-        self, owner: ShardOwner, key: Key, request: AnyRequest, answer: "asyncio.Future[Any] | None"
-    ) -> None:
+    async def _load_and_submit(self, owner: ShardOwner, key: Key, request: AnyRequest, answer: Answer | None) -> None:
         try:
-            owner.submit(await owner.load(key), request, answer)
+            live = await owner.load(key)
         except Exception as error:
-            if answer is None:
-                raise
-            if not answer.done():
-                answer.set_exception(error)
+            log.error("loading workflow %r failed: %s", key[1], error)
+            if answer is not None:
+                answer(None, error)
+            return
+        owner.submit(live, request, answer)
 
     def _bring(self, target: AnyRequest | Task) -> None:
         """A wake has come due."""

@@ -7,7 +7,7 @@ in order, each on the state the one before left. What follows a commit is in `_c
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec import Struct
@@ -27,7 +27,7 @@ from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import Held, LiveWorkflow
 from perdure.engine.timers import TimerQueue
-from perdure.ports import Clock, Store
+from perdure.ports import Answer, Clock, Store
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,6 @@ ERRORS: Final[dict[str, type[PerdureError]]] = {
 }
 
 Key = tuple[str, str]
-Answer = asyncio.Future[Any]
 
 
 class Surroundings(Struct, frozen=True):
@@ -169,15 +168,16 @@ class ShardOwner:
             if type(outcome.reply) is not NotWanted or "nothing new" in outcome.reply.reason:
                 live.offered_at = 0
             self._let_go(live, outcome)
-            _resolve(answer, outcome.reply)
+            if answer is not None:
+                answer(outcome.reply, None)
             return
         if live.held is not None:
             self.release(live)
         self._let_go(live, outcome)
         if live.uncommitted and answer is not None:
-            self._around.committer.append(None, _barrier(answer, outcome.reply, None))
-        else:
-            _resolve(answer, outcome.reply)
+            self._around.committer.append(None, _Barrier(answer, outcome.reply, None))
+        elif answer is not None:
+            answer(outcome.reply, None)
         if kind is Report:
             self.offer(live)
         elif kind is ReleaseWorkflow:
@@ -191,9 +191,9 @@ class ShardOwner:
         if live.held is not None:
             self.release(live)
         if live.uncommitted:
-            self._around.committer.append(None, _barrier(answer, None, error))
+            self._around.committer.append(None, _Barrier(answer, None, error))
         else:
-            answer.set_exception(error)
+            answer(None, error)
 
     # ------------------------------------------------------------------------------------------------------------ writing
 
@@ -201,29 +201,17 @@ class ShardOwner:
         self, live: LiveWorkflow, request: AnyRequest, outcome: Outcome, transition: Transition, answer: Answer | None
     ) -> None:
         live.uncommitted += 1
-        key = (live.state.namespace, live.state.workflow_id)
-        self._place(key, live)
-
-        def done(error: BaseException | None) -> None:
-            live.uncommitted -= 1
-            if error is None:
-                self._committed(live, outcome, transition, answer)
-            else:
-                self._lost(key, live, error, answer)
-
-        if type(request) is StartWorkflow and self._hold(live, transition, done):
-            return
+        state = live.state
+        run = state.run
+        if len(transition.runs) > 1 or run is None or run.closing is not None or run.length == len(transition.runs[0].events):
+            self._place((state.namespace, state.workflow_id), live)
+        pending = PendingWrite(self, live, outcome, transition, answer)
         if live.held is not None:
             held, live.held = live.held, None
-            first = held.done
-
-            def both(error: BaseException | None) -> None:
-                first(error)
-                done(error)
-
-            self._around.committer.append(joined(held.transition, transition), both)
-            return
-        self._around.committer.append(transition, done)
+            pending.first = held.done
+            self._around.committer.append(joined(held.transition, transition), pending)
+        elif type(request) is not StartWorkflow or not self._hold(live, transition, pending):
+            self._around.committer.append(transition, pending)
 
     def _place(self, key: Key, live: LiveWorkflow) -> None:
         is_open = live.state.run is not None and live.state.run.closing is None
@@ -255,11 +243,21 @@ class ShardOwner:
 
     # ----------------------------------------------------------------------------------------------------- after the commit
 
+    def written(self, pending: "PendingWrite", error: BaseException | None) -> None:
+        """A transition is durable, or is known or feared not to be."""
+        live = pending.live
+        live.uncommitted -= 1
+        if error is None:
+            self._committed(live, pending.outcome, pending.transition, pending.answer)
+        else:
+            self._lost(live, error, pending.answer)
+
     def _committed(self, live: LiveWorkflow, outcome: Outcome, transition: Transition, answer: Answer | None) -> None:
         self._let_go(live, outcome)
         if live.waiters:
             self._wake_waiters(live, transition)
-        _resolve(answer, outcome.reply)
+        if answer is not None:
+            answer(outcome.reply, None)
         self.offer(live)
 
     def _let_go(self, live: LiveWorkflow, outcome: Outcome) -> None:
@@ -288,12 +286,13 @@ class ShardOwner:
                             if not waiter.done():
                                 waiter.set_result(result)
 
-    def _lost(self, key: Key, live: LiveWorkflow, error: BaseException, answer: Answer | None) -> None:
+    def _lost(self, live: LiveWorkflow, error: BaseException, answer: Answer | None) -> None:
         """The transition was not written: what was built on it here is not true."""
+        key = (live.state.namespace, live.state.workflow_id)
         if self.find(key) is live:
             self.forget(key)
-        if answer is not None and not answer.done():
-            answer.set_exception(error)
+        if answer is not None:
+            answer(None, error)
 
     # ---------------------------------------------------------------------------------------------------- start-up, sweeping
 
@@ -327,18 +326,38 @@ class ShardOwner:
         yield from list(self.open.values())
 
 
-def _resolve(answer: Answer | None, reply: Any) -> None:
-    if answer is not None and not answer.done():
-        answer.set_result(reply)
+class PendingWrite:
+    """A transition on its way to the store, with what is let go when it is durable. Called by the committer, once."""
+
+    __slots__ = ("_owner", "answer", "first", "live", "outcome", "transition")
+
+    def __init__(
+        self, owner: ShardOwner, live: LiveWorkflow, outcome: Outcome, transition: Transition, answer: Answer | None
+    ) -> None:
+        self._owner = owner
+        self.live = live
+        self.outcome = outcome
+        self.transition = transition
+        self.answer = answer
+        self.first: Done | None = None
+        """What rides in the same commit and comes before: the start whose first decision this is."""
+
+    def __call__(self, error: BaseException | None) -> None:
+        if self.first is not None:
+            self.first(error)
+        self._owner.written(self, error)
 
 
-def _barrier(answer: Answer, reply: Any, error: PerdureError | None) -> Callable[[BaseException | None], None]:
-    def done(fault: BaseException | None) -> None:
-        if answer.done():
-            return
-        if fault is not None or error is not None:
-            answer.set_exception(fault or error)  # type: ignore[arg-type]
-        else:
-            answer.set_result(reply)
+class _Barrier:
+    """An answer that wrote nothing but must not overtake what it speaks of."""
 
-    return done
+    __slots__ = ("_answer", "_error", "_reply")
+
+    def __init__(self, answer: Answer, reply: Any, error: PerdureError | None) -> None:
+        self._answer = answer
+        self._reply = reply
+        self._error = error
+
+    def __call__(self, fault: BaseException | None) -> None:
+        error = fault or self._error
+        self._answer(None if error is not None else self._reply, error)

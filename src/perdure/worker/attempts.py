@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from perdure.core.errors import InvalidArgument
 from perdure.core.payload import Payload
-from perdure.core.replies import ActivityClaim
+from perdure.core.replies import ActivityClaim, Beaten
 from perdure.core.requests import ActivityErred, ActivitySucceeded, HeartbeatActivity
 from perdure.ports import Frontend
 from perdure.sdk.activity import Activity
@@ -123,7 +123,7 @@ class Attempt:
     def _send_beat(self, details: Payload) -> None:
         claim = self.claim
         self._beat_at = self._frontend.now()
-        self._frontend.call(
+        self._frontend.send(
             HeartbeatActivity(
                 namespace=claim.namespace,
                 workflow_id=claim.workflow_id,
@@ -132,14 +132,12 @@ class Attempt:
                 attempt=claim.attempt,
                 token=claim.token,
                 details=details,
-            )
-        ).add_done_callback(self._beaten)
+            ),
+            self._beaten,
+        )
 
-    def _beaten(self, answer: "asyncio.Future[Any]") -> None:
-        if answer.cancelled() or answer.exception() is not None:
-            return
-        beaten = answer.result()
-        if beaten.cancelled or not beaten.wanted:
+    def _beaten(self, beaten: Beaten | None, _error: BaseException | None) -> None:
+        if beaten is not None and (beaten.cancelled or not beaten.wanted):
             self.cancel(wanted=beaten.wanted)
 
     def cancel(self, *, wanted: bool = True) -> None:
@@ -173,10 +171,8 @@ class Attempts:
         """Run one claimed attempt in a task of its own."""
         loop = asyncio.get_running_loop()
         attempt = Attempt(claim, self._frontend, loop, self._is_stopping)
-        context = contextvars.Context()
-        context.run(activity_context.set, attempt)
         self._running[claim.token] = attempt
-        attempt.task = loop.create_task(self._run(definition, attempt), context=context)
+        attempt.task = loop.create_task(self._run(definition, attempt), context=contextvars.Context())
 
     def cancel(self, token: str) -> None:
         attempt = self._running.get(token)
@@ -187,41 +183,35 @@ class Attempts:
         return self.stopping
 
     async def _run(self, definition: Activity[..., Any], attempt: Attempt) -> None:
-        fact: Fact | None = None
-        try:
-            fact = await self._fact(definition, attempt)
-        finally:
-            del self._running[attempt.claim.token]
-            self._ended(attempt, fact)
-
-    async def _fact(self, definition: Activity[..., Any], attempt: Attempt) -> Fact | None:
+        activity_context.set(attempt)
         claim = attempt.claim
         scheduled = claim.scheduled
         signature = definition.signature
+        fact: Fact | None = None
+        called = False
         try:
-            try:
-                args, kwargs = signature.unbind(scheduled.input, scheduled.keywords)
-            except (InvalidArgument, TypeError) as error:
-                return _erred(claim, error, final=True)
-            result = await self._call(definition, args, kwargs)
-            try:
-                payload = signature.encode_result(result, f"result of {definition.name}")
-            except InvalidArgument as error:
-                return _erred(claim, error, final=True)
-            return ActivitySucceeded(command=scheduled.id, attempt=claim.attempt, token=claim.token, result=payload)
+            args, kwargs = signature.unbind(scheduled.input, scheduled.keywords)
+            called = True
+            fn: Any = definition.fn
+            result = await fn(*args, **kwargs) if definition.is_async else await self._on_thread(fn, args, kwargs)
+            called = False
+            payload = signature.encode_result(result, f"result of {definition.name}")
+            fact = ActivitySucceeded(command=scheduled.id, attempt=claim.attempt, token=claim.token, result=payload)
         except asyncio.CancelledError as error:
             if self.stopping and not attempt.cancelled:
                 raise
-            return _erred(claim, error, cancelled=attempt.cancelled)
+            fact = _erred(claim, error, cancelled=attempt.cancelled)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 – whatever an activity raises is its failure, not the worker's
-            return _erred(claim, error)
+            # What does not fit the function's signature, or cannot be a payload, is no better at the next attempt.
+            fact = _erred(claim, error, final=not called and isinstance(error, (InvalidArgument, TypeError)))
+        finally:
+            attempt.task = None
+            del self._running[claim.token]
+            self._ended(attempt, fact)
 
-    async def _call(self, definition: Activity[..., Any], args: Any, kwargs: Any) -> Any:
-        fn: Any = definition.fn
-        if definition.is_async:
-            return await fn(*args, **kwargs)
+    async def _on_thread(self, fn: Any, args: Any, kwargs: Any) -> Any:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.limit, thread_name_prefix="perdure-activity")
         context = contextvars.copy_context()

@@ -6,6 +6,7 @@ unanswered at most.
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -91,17 +92,10 @@ class Decider:
             build_id=self._registry.build_id(),
             held=session.runner.length if session is not None else 0,
         )
-        answer = self._frontend.call(request)
-        if answer.done():
-            self._claimed(request, answer)
-        else:
-            answer.add_done_callback(lambda answer: self._claimed(request, answer))
+        self._frontend.send(request, partial(self._claimed, request))
 
-    def _claimed(self, request: ClaimWorkflow, answer: Any) -> None:
-        if answer.cancelled() or answer.exception() is not None:
-            return
-        reply: WorkflowClaimed | NotWanted = answer.result()
-        if isinstance(reply, NotWanted):
+    def _claimed(self, request: ClaimWorkflow, reply: WorkflowClaimed | NotWanted | None, _error: BaseException | None) -> None:
+        if reply is None or isinstance(reply, NotWanted):
             return
         session = self._sessions.get(request.run_id)
         if session is None:
@@ -134,7 +128,7 @@ class Decider:
         if name not in self._unknown:
             self._unknown.add(name)
             log.warning("workflow type %r is not registered here; its runs wait for a worker that knows it", name)
-        self._frontend.call(
+        self._frontend.send(
             ReleaseWorkflow(
                 namespace=request.namespace,
                 workflow_id=request.workflow_id,
@@ -142,7 +136,8 @@ class Decider:
                 token=reply.token,
                 build_id=request.build_id,
                 why="unknown_type",
-            )
+            ),
+            _log_refusal,
         )
 
     # -------------------------------------------------------------------------------------------------------------- feeding
@@ -195,7 +190,7 @@ class Decider:
             )
         else:
             request = ReleaseWorkflow(**head, why="draining", reason=str(fault))
-        self._frontend.call(request)
+        self._frontend.send(request, _log_refusal)
 
     # ---------------------------------------------------------------------------------------------------------------- facts
 
@@ -224,7 +219,7 @@ class Decider:
             nonce=self._fresh(),
             steps=(fact,),
         )
-        self._frontend.call(report).add_done_callback(_log_refusal)
+        self._frontend.send(report, _log_refusal)
 
     # -------------------------------------------------------------------------------------------------------------- reports
 
@@ -322,11 +317,7 @@ class Decider:
             **extra,
         )
         session.waiting = True
-        answer = self._frontend.call(report)
-        if answer.done():
-            self._reported(session, room, answer)
-        else:
-            answer.add_done_callback(lambda answer: self._reported(session, room, answer))
+        self._frontend.send(report, partial(self._reported, session, room))
 
     def _closing_fields(self, session: Session, closing: Any) -> dict[str, Any]:
         untaken = session.runner.context.untaken()
@@ -334,14 +325,13 @@ class Decider:
             return {"untaken": len(untaken)}
         return {"carried": untaken, "next_run_id": self._chance.run_id(), "next_seed": self._chance.seed()}
 
-    def _reported(self, session: Session, room: int, answer: Any) -> None:
+    def _reported(self, session: Session, room: int, reply: Reported | None, error: BaseException | None) -> None:
         session.waiting = False
         if room:
             self._unreserve(room)
-        if answer.cancelled() or (error := answer.exception()) is not None:
-            self._refused(session, None if answer.cancelled() else error)
+        if reply is None:
+            self._refused(session, error)
             return
-        reply: Reported = answer.result()
         for claim in reply.activities:
             self._begin(claim)
         if reply.closed or not reply.accepted:
@@ -379,6 +369,6 @@ def _count_scheduled(commands: tuple[Any, ...]) -> int:
     return sum(1 for command in commands if type(command) is ScheduleActivity)
 
 
-def _log_refusal(answer: Any) -> None:
-    if not answer.cancelled() and (error := answer.exception()) is not None:
-        log.warning("a result could not be reported: %s", error)
+def _log_refusal(_reply: Any, error: BaseException | None) -> None:
+    if error is not None:
+        log.warning("a report could not be delivered: %s", error)

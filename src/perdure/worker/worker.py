@@ -73,6 +73,11 @@ class TaskWorker:
         return bool(self._inbox) or len(self._attempts) > 0
 
     @property
+    def running_activities(self) -> int:
+        """Attempts that run now."""
+        return len(self._attempts)
+
+    @property
     def cached_runs(self) -> int:
         return len(self._sessions)
 
@@ -145,17 +150,13 @@ class TaskWorker:
             token=f"{self.name}.a{self._serial}",
             incarnation=self._incarnation,
         )
-        answer = self._frontend.call(request)
-        if answer.done():
-            self._activity_claimed(answer)
-        else:
-            answer.add_done_callback(self._activity_claimed)
+        self._frontend.send(request, self._activity_claimed)
 
-    def _activity_claimed(self, answer: Any) -> None:
-        if answer.cancelled() or answer.exception() is not None or isinstance(answer.result(), NotWanted):
+    def _activity_claimed(self, reply: Any, _error: BaseException | None) -> None:
+        if reply is None or isinstance(reply, NotWanted):
             self._grant(1)
             return
-        self._run(answer.result().claim)
+        self._run(reply.claim)
 
     def _begin(self, claim: ActivityClaim) -> None:
         """An activity that came with a reply: it takes a slot no delivery has paid for."""
@@ -175,7 +176,7 @@ class TaskWorker:
             self._unknown.add(name)
             log.warning("activity %r is not registered here; it waits for a worker that knows it", name)
         self._grant(1)
-        self._frontend.call(
+        self._frontend.send(
             ReleaseActivity(
                 namespace=claim.namespace,
                 workflow_id=claim.workflow_id,
@@ -183,7 +184,8 @@ class TaskWorker:
                 command=claim.scheduled.id,
                 attempt=claim.attempt,
                 token=claim.token,
-            )
+            ),
+            _ignore,
         )
 
     def _attempt_ended(self, attempt: Attempt, fact: Fact | None) -> None:
@@ -207,6 +209,10 @@ class TaskWorker:
 
     def _unreserve(self, room: int) -> None:
         self._reserved -= room
+
+
+def _ignore(_reply: Any, _error: BaseException | None) -> None:
+    """Giving a claim back needs no answer: a lost one is found by the engine."""
 
 
 def _report_blocked(blocked: BlockedLoop) -> None:
