@@ -99,7 +99,7 @@ class RunRow(Struct, kw_only=True, gc=False):
             self.status = "quarantined" if self.quarantined else "paused" if self.paused else "running"
 
 
-class _Workflow(Struct, kw_only=True):
+class _Workflow(Struct, kw_only=True, gc=False):
     """All runs of one workflow id, oldest first, and how many transitions they have in all."""
 
     rows: list[RunRow]
