@@ -7,7 +7,7 @@ commit and never before. If it is not known that a commit succeeded, nothing aft
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
 from perdure.core.transition import Transition
@@ -18,8 +18,20 @@ log = logging.getLogger(__name__)
 GROUP_MAX: Final = 2_000
 """Transitions in one group; more wait for the next."""
 
-Done = Callable[[BaseException | None], None]
-"""Called once, after the commit (None) or when it is known or feared that it failed."""
+
+class Entry(Protocol):
+    """One thing in the commit queue. Called once: after the commit with None, or with why it failed or may have.
+
+    `transition` None makes it a barrier: called when everything queued before is durable. `is_void` says at the last moment that it
+    builds on a write that failed, and must not be written.
+    """
+
+    transition: Transition | None
+
+    @property
+    def is_void(self) -> bool: ...
+
+    def __call__(self, error: BaseException | None, /) -> None: ...
 
 
 class Committer:
@@ -29,7 +41,7 @@ class Committer:
         self._store = store
         self._lease = lease
         self._on_fenced = on_fenced
-        self._queue: list[tuple[Transition | None, Done]] = []
+        self._queue: list[Entry] = []
         self._wake: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
@@ -47,12 +59,12 @@ class Committer:
         if self._task is not None:
             await self._task
 
-    def append(self, transition: Transition | None, done: Done) -> None:
-        """Queue a transition; `None` is a barrier: `done` comes when everything queued before is durable."""
-        if self.fault is not None or self._stopping and self._task is not None and self._task.done():
-            done(_unavailable(self.fault))
+    def append(self, entry: Entry) -> None:
+        """Queue an entry behind everything queued before."""
+        if self.fault is not None or (self._stopping and self._task is not None and self._task.done()):
+            _call(entry, _unavailable(self.fault))
             return
-        self._queue.append((transition, done))
+        self._queue.append(entry)
         if self._wake is not None:
             self._kick()
 
@@ -75,34 +87,38 @@ class Committer:
                 await self._wake
                 self._wake = None
                 continue
-            batch = self._queue[:GROUP_MAX]
-            del self._queue[:GROUP_MAX]
+            batch, self._queue = self._queue, []
+            if len(batch) > GROUP_MAX:
+                self._queue = batch[GROUP_MAX:]
+                del batch[GROUP_MAX:]
             await self._commit(batch)
 
-    async def _commit(self, batch: list[tuple[Transition | None, Done]]) -> None:
-        transitions = [transition for transition, _ in batch if transition is not None]
+    async def _commit(self, batch: list[Entry]) -> None:
+        entries = [entry for entry in batch if not entry.is_void]
+        if len(entries) < len(batch):
+            _release([entry for entry in batch if entry.is_void], Unavailable("the write it depended on failed"))
+        transitions = [entry.transition for entry in entries if entry.transition is not None]
         try:
             results = await self._store.commit(self._lease, transitions) if transitions else ()
         except ResourceExhausted as full:
             # Known not to be written. What queued behind may build on it, so it goes too; callers hear why and state is reloaded.
             behind, self._queue = self._queue, []
-            _release([*batch, *behind], full)
+            _release([*entries, *behind], full)
             return
         except asyncio.CancelledError:
-            self._fence(batch, Unavailable("the engine stopped before the write was known to be durable"))
+            self._fence(entries, Unavailable("the engine stopped before the write was known to be durable"))
             raise
-        except BaseException as error:
-            self._fence(batch, error)
+        except BaseException as error:  # noqa: BLE001 – whatever it is, it is not known whether the batch was written
+            self._fence(entries, error)
             return
         self.groups += 1
         self.transitions += len(transitions)
         verdicts = iter(results)
-        for transition, done in batch:
-            verdict = next(verdicts) if transition is not None else None
-            refused = None if verdict is None or verdict.ok else PerdureError(verdict.reason)
-            _call(done, refused)
+        for entry in entries:
+            verdict = next(verdicts) if entry.transition is not None else None
+            _call(entry, None if verdict is None or verdict.ok else PerdureError(verdict.reason))
 
-    def _fence(self, batch: list[tuple[Transition | None, Done]], error: BaseException) -> None:
+    def _fence(self, batch: list[Entry], error: BaseException) -> None:
         log.critical("a write is not known to be durable; nothing more is written here: %s", error)
         self.fault = error
         behind, self._queue = self._queue, []
@@ -114,13 +130,13 @@ def _unavailable(fault: BaseException | None) -> Unavailable:
     return Unavailable(f"nothing more can be written here: {fault}" if fault is not None else "the engine has stopped")
 
 
-def _release(entries: list[tuple[Transition | None, Done]], error: BaseException) -> None:
-    for _, done in entries:
-        _call(done, error)
+def _release(entries: list[Entry], error: BaseException) -> None:
+    for entry in entries:
+        _call(entry, error)
 
 
-def _call(done: Done, error: BaseException | None) -> None:
+def _call(entry: Entry, error: BaseException | None) -> None:
     try:
-        done(error)
+        entry(error)
     except Exception:
         log.exception("a commit's callback failed")

@@ -18,6 +18,7 @@ from perdure.core.requests import AnyRequest, ClientRequest
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.tasks import Task
+from perdure.core.transition import Transition
 from perdure.engine import door
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
@@ -208,8 +209,14 @@ class EngineFrontend:
     async def result(
         self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True
     ) -> RunResult:
+        key = (namespace, workflow_id)
         while True:
-            found = await self._result(namespace, workflow_id, run_id)
+            live = self._owner(key).open.get(key)
+            run = live.state.run if live is not None else None
+            if live is not None and run is not None and (not run_id or run_id == run.started.run_id):
+                found = await self._wait(live, run.started.run_id)
+            else:
+                found = await self._result(namespace, workflow_id, run_id)
             if not follow or not found.next_run_id:
                 return found
             run_id = found.next_run_id
@@ -249,15 +256,7 @@ class EngineFrontend:
         """Everything queued so far is durable."""
         passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def done(error: BaseException | None) -> None:
-            if passed.done():
-                return
-            if error is None:
-                passed.set_result(None)
-            else:
-                passed.set_exception(error)
-
-        self.committer.append(None, done)
+        self.committer.append(Passed(passed))
         await passed
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
@@ -288,3 +287,22 @@ class EngineFrontend:
 
     def now(self) -> int:
         return self._clock.now()
+
+
+class Passed:
+    """A barrier that wakes a future."""
+
+    __slots__ = ("_future",)
+    transition: Transition | None = None
+    is_void = False
+
+    def __init__(self, future: "asyncio.Future[None]") -> None:
+        self._future = future
+
+    def __call__(self, error: BaseException | None) -> None:
+        if self._future.done():
+            return
+        if error is None:
+            self._future.set_result(None)
+        else:
+            self._future.set_exception(error)

@@ -6,30 +6,23 @@ from typing import Any
 from perdure.core.replies import RunResult
 from perdure.core.state import WorkflowState
 from perdure.core.transition import Transition
-from perdure.engine.committer import Done
-
-
-class Held:
-    """A start kept back for a moment, so that its first decision can ride in the same commit."""
-
-    __slots__ = ("done", "transition")
-
-    def __init__(self, transition: Transition, done: Done) -> None:
-        self.transition = transition
-        self.done = done
+from perdure.engine.committer import Entry
 
 
 class LiveWorkflow:
     """`history` holds every event of the current run, or None when it must be read from the store first."""
 
-    __slots__ = ("held", "history", "offered_at", "state", "uncommitted", "waiters")
+    __slots__ = ("held", "history", "lost", "offered_at", "state", "uncommitted", "waiters")
 
     def __init__(self, state: WorkflowState, history: list[Any] | None) -> None:
         self.state = state
         self.history = history
         self.uncommitted = 0
         """Transitions applied here and not yet known to be durable."""
-        self.held: Held | None = None
+        self.held: Entry | None = None
+        """A start kept back for a moment, so that its first decision can ride in the same commit."""
+        self.lost = False
+        """A write of it failed: what was applied here since is not true, and nothing of it may be written."""
         self.offered_at = 0
         """When the workflow task was last offered and not yet claimed; 0 = it is not on offer."""
         self.waiters: dict[str, list[asyncio.Future[RunResult]]] = {}

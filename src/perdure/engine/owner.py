@@ -22,10 +22,10 @@ from perdure.core.replies import NotWanted, Rejection, Reported, RunResult, Work
 from perdure.core.requests import ActivityDue, AnyRequest, ClaimWorkflow, ReleaseWorkflow, Report, StartWorkflow
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.transition import Transition, joined
-from perdure.engine.committer import Committer, Done
+from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
-from perdure.engine.live import Held, LiveWorkflow
+from perdure.engine.live import LiveWorkflow
 from perdure.engine.timers import TimerQueue
 from perdure.ports import Answer, Clock, Store
 
@@ -57,6 +57,49 @@ class Surroundings(Struct, frozen=True):
 def error_of(rejection: Rejection) -> PerdureError:
     """The exception a rejection becomes at the door."""
     return ERRORS[rejection.code](rejection.message, **rejection.fields)  # type: ignore[arg-type]
+
+
+class PendingWrite:
+    """A transition on its way to the store, with what is let go when it is durable."""
+
+    __slots__ = ("_owner", "answer", "first", "live", "outcome", "transition")
+
+    def __init__(
+        self, owner: "ShardOwner", live: LiveWorkflow, outcome: Outcome, transition: Transition, answer: Answer | None
+    ) -> None:
+        self._owner = owner
+        self.live = live
+        self.outcome = outcome
+        self.transition: Transition | None = transition
+        self.answer = answer
+        self.first: PendingWrite | None = None
+        """What rides in the same commit and comes before: the start whose first decision this is."""
+
+    @property
+    def is_void(self) -> bool:
+        return self.live.lost
+
+    def __call__(self, error: BaseException | None) -> None:
+        if self.first is not None:
+            self.first(error)
+        self._owner.written(self, error)
+
+
+class _Barrier:
+    """An answer that wrote nothing but must not overtake what it speaks of."""
+
+    __slots__ = ("_answer", "_error", "_reply")
+    transition: Transition | None = None
+    is_void = False
+
+    def __init__(self, answer: Answer, reply: Any, error: PerdureError | None) -> None:
+        self._answer = answer
+        self._reply = reply
+        self._error = error
+
+    def __call__(self, fault: BaseException | None) -> None:
+        error = fault or self._error
+        self._answer(None if error is not None else self._reply, error)
 
 
 class ShardOwner:
@@ -106,22 +149,22 @@ class ShardOwner:
             return
         self.open.pop(key, None)
         live.history = None
-        self.closed[key] = live
-        self.closed.move_to_end(key)
-        while len(self.closed) > CLOSED_KEPT:
-            oldest = next(iter(self.closed))
-            if oldest == key or not self.closed[oldest].is_idle:
-                break
-            del self.closed[oldest]
+        closed = self.closed
+        closed[key] = live
+        if len(closed) > CLOSED_KEPT:
+            oldest, dropped = closed.popitem(last=False)
+            if not dropped.is_idle:  # it is still being written or waited for: its turn comes again
+                closed[oldest] = dropped
 
     def forget(self, key: Key) -> None:
         """Drop what was applied here but not written; the next request loads what was."""
         live = self.open.pop(key, None) or self.closed.pop(key, None)
         if live is None:
             return
+        live.lost = True
         if live.held is not None:
             held, live.held = live.held, None
-            held.done(Unavailable("the write it depended on failed"))
+            held(Unavailable("the write it depended on failed"))
         for waiters in live.waiters.values():
             for waiter in waiters:
                 if not waiter.done():
@@ -175,7 +218,7 @@ class ShardOwner:
             self.release(live)
         self._let_go(live, outcome)
         if live.uncommitted and answer is not None:
-            self._around.committer.append(None, _Barrier(answer, outcome.reply, None))
+            self._around.committer.append(_Barrier(answer, outcome.reply, None))
         elif answer is not None:
             answer(outcome.reply, None)
         if kind is Report:
@@ -191,7 +234,7 @@ class ShardOwner:
         if live.held is not None:
             self.release(live)
         if live.uncommitted:
-            self._around.committer.append(None, _Barrier(answer, None, error))
+            self._around.committer.append(_Barrier(answer, None, error))
         else:
             answer(None, error)
 
@@ -207,11 +250,11 @@ class ShardOwner:
             self._place((state.namespace, state.workflow_id), live)
         pending = PendingWrite(self, live, outcome, transition, answer)
         if live.held is not None:
-            held, live.held = live.held, None
-            pending.first = held.done
-            self._around.committer.append(joined(held.transition, transition), pending)
-        elif type(request) is not StartWorkflow or not self._hold(live, transition, pending):
-            self._around.committer.append(transition, pending)
+            pending.first, live.held = live.held, None  # type: ignore[assignment]
+            pending.transition = joined(pending.first.transition, transition)  # type: ignore[union-attr]
+        elif type(request) is StartWorkflow and self._hold(live, pending):
+            return
+        self._around.committer.append(pending)
 
     def _place(self, key: Key, live: LiveWorkflow) -> None:
         is_open = live.state.run is not None and live.state.run.closing is None
@@ -221,12 +264,12 @@ class ShardOwner:
         elif key in self.open:
             self._keep(key, live)
 
-    def _hold(self, live: LiveWorkflow, transition: Transition, done: Done) -> bool:
+    def _hold(self, live: LiveWorkflow, pending: PendingWrite) -> bool:
         """Keep a start back if a worker of this process takes it at once."""
         run = live.state.run
         if run is None or run.length != 1 or not run.wants_decision:
             return False
-        live.held = Held(transition, done)
+        live.held = pending
         live.offered_at = self._around.clock.now()
         if self._around.exits.publish(workflow_task(live.state, run)):
             if live.held is not None:
@@ -239,23 +282,21 @@ class ShardOwner:
         """Commit a start that was kept back, alone."""
         held, live.held = live.held, None
         if held is not None:
-            self._around.committer.append(held.transition, held.done)
+            self._around.committer.append(held)
 
     # ----------------------------------------------------------------------------------------------------- after the commit
 
-    def written(self, pending: "PendingWrite", error: BaseException | None) -> None:
+    def written(self, pending: PendingWrite, error: BaseException | None) -> None:
         """A transition is durable, or is known or feared not to be."""
         live = pending.live
         live.uncommitted -= 1
-        if error is None:
-            self._committed(live, pending.outcome, pending.transition, pending.answer)
-        else:
+        if error is not None:
             self._lost(live, error, pending.answer)
-
-    def _committed(self, live: LiveWorkflow, outcome: Outcome, transition: Transition, answer: Answer | None) -> None:
+            return
+        outcome, answer = pending.outcome, pending.answer
         self._let_go(live, outcome)
         if live.waiters:
-            self._wake_waiters(live, transition)
+            self._wake_waiters(live, pending.transition)
         if answer is not None:
             answer(outcome.reply, None)
         self.offer(live)
@@ -324,40 +365,3 @@ class ShardOwner:
 
     def live_workflows(self) -> Iterator[LiveWorkflow]:
         yield from list(self.open.values())
-
-
-class PendingWrite:
-    """A transition on its way to the store, with what is let go when it is durable. Called by the committer, once."""
-
-    __slots__ = ("_owner", "answer", "first", "live", "outcome", "transition")
-
-    def __init__(
-        self, owner: ShardOwner, live: LiveWorkflow, outcome: Outcome, transition: Transition, answer: Answer | None
-    ) -> None:
-        self._owner = owner
-        self.live = live
-        self.outcome = outcome
-        self.transition = transition
-        self.answer = answer
-        self.first: Done | None = None
-        """What rides in the same commit and comes before: the start whose first decision this is."""
-
-    def __call__(self, error: BaseException | None) -> None:
-        if self.first is not None:
-            self.first(error)
-        self._owner.written(self, error)
-
-
-class _Barrier:
-    """An answer that wrote nothing but must not overtake what it speaks of."""
-
-    __slots__ = ("_answer", "_error", "_reply")
-
-    def __init__(self, answer: Answer, reply: Any, error: PerdureError | None) -> None:
-        self._answer = answer
-        self._reply = reply
-        self._error = error
-
-    def __call__(self, fault: BaseException | None) -> None:
-        error = fault or self._error
-        self._answer(None if error is not None else self._reply, error)
