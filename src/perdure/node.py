@@ -10,6 +10,7 @@ from perdure.broker.inprocess import InProcessBroker
 from perdure.core.errors import InvalidArgument
 from perdure.engine.frontend import EngineFrontend
 from perdure.ports import Broker, Chance, Clock, Store
+from perdure.replay.watchdog import LIMIT_S
 from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
 from perdure.runtime.files import LocalFiles
@@ -39,7 +40,9 @@ class Node:
         max_activities: int = 200,
         max_cached_runs: int = 10_000,
         grace: float = GRACE_S,
+        blocked_after: float = LIMIT_S,
     ) -> None:
+        """`blocked_after`: seconds of CPU after which an activation of workflow code is reported; 0 = nobody watches, no thread runs."""
         self.store = store
         self.broker = broker
         self.clock = clock
@@ -55,6 +58,7 @@ class Node:
             incarnation=incarnation,
             max_activities=_positive("max_activities", max_activities),
             max_cached_runs=_positive("max_cached_runs", max_cached_runs),
+            blocked_after=blocked_after,
         )
         self._grace = grace
         self._working = False

@@ -67,6 +67,10 @@ class SimulatedFiles:
         """Let the append fail that comes after so many others, counted from now."""
         self._faults.append((after, fault))
 
+    def disarm(self) -> None:
+        """No fault that was armed happens any more."""
+        self._faults = []
+
     def damage(self, name: str, offset: int, data: bytes) -> None:
         """Change bytes that are there, as no crash would."""
         self._find(name).written[offset : offset + len(data)] = data

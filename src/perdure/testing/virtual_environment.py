@@ -26,6 +26,7 @@ from perdure.core.replies import RunResult
 from perdure.core.requests import AnyRequest
 from perdure.node import Node
 from perdure.ports import (
+    Answer,
     Deliver,
     Frontend,
     Record,
@@ -345,6 +346,9 @@ class _WaitingFrontend:
         self._frontend = frontend
         self._wait = wait
         self.incarnation: str = getattr(frontend, "incarnation", "")
+
+    def send(self, request: AnyRequest, answer: Answer) -> None:
+        self._frontend.send(request, answer)
 
     def call(self, request: AnyRequest) -> "asyncio.Future[Any]":
         return self._frontend.call(request)

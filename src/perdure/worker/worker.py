@@ -43,6 +43,7 @@ class TaskWorker:
         self._incarnation = incarnation
         self._attempts = Attempts(frontend, max_activities, self._attempt_ended)
         self._sessions = Sessions(max_cached_runs)
+        self._blocked_after = blocked_after
         self._watchdog = Watchdog(blocked_after, _report_blocked)
         self._reserved = 0
         self._serial = 0
@@ -81,13 +82,18 @@ class TaskWorker:
     def cached_runs(self) -> int:
         return len(self._sessions)
 
+    def let_go(self) -> None:
+        """Throw away every run held warm, as eviction does; each is replayed from its history when it is needed."""
+        self._sessions.clear()
+
     async def start(self) -> None:
         self.begin()
 
     def begin(self) -> None:
         """Take tasks from now on. Needs the running loop; nothing runs before the caller gives it a turn."""
         self._loop = asyncio.get_running_loop()
-        self._watchdog.start()
+        if self._blocked_after > 0:
+            self._watchdog.start()
         self._started = True
         identity = self.decider.identity()
         for queue in self._queues:
