@@ -16,7 +16,7 @@ from perdure.core.requests import AnyRequest, ClaimWorkflow, Report
 from perdure.core.state import RunState, WorkflowState
 from perdure.core.tasks import CancelNotice, Task
 from perdure.core.transition import Transition
-from perdure.testing.machine.laws import Key, check_change, check_woken, durable, image, key_of, must
+from perdure.testing.machine.laws import Key, check_change, check_waiting, check_woken, durable, image, key_of, must
 
 if TYPE_CHECKING:
     from perdure.core.notes import AnyNote
@@ -76,6 +76,7 @@ class SoleOwner:
         if self.checked:
             must("fold", durable(self.state) == durable(self.folded), f"after {type(request).__name__}")
             check_woken(self.state, self.now, self.published, self.wakes)
+            check_waiting(self.folded.run)
         return decided
 
     def _decide(self, request: AnyRequest) -> Outcome | Rejection:
