@@ -1,0 +1,83 @@
+"""The tree of commands and the one place where errors become exit codes. Commands are named here and imported when asked for."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from cyclopts import App, CycloptsError, Parameter
+
+from perdure.cli.exits import BROKEN_PIPE, INTERRUPTED, OK, UNAVAILABLE, complain, say
+from perdure.cli.version import version
+from perdure.core.errors import InvalidArgument, PerdureError
+
+EPILOGUE: Final = (
+    "Data goes to standard output, everything else to standard error. Exit codes: 0 ok, 1 workflow failed / replay mismatch / "
+    "corruption, 2 usage, 3 not found, 4 conflict, 5 refused, 6 unavailable, 124 timeout."
+)
+
+
+def build() -> App:
+    """All commands."""
+    app = App(
+        name="perdure",
+        help="Durable execution for Python: run workflows that survive crashes, and look into them.",
+        help_epilogue=EPILOGUE,
+        help_format="plaintext",
+        help_formatter="default" if sys.stdout.isatty() else "plain",
+        version_flags=[],
+        default_parameter=Parameter(negative=()),
+        result_action="return_value",
+    )
+    for name, target, about in _COMMANDS:
+        app.command(target, name=name, help=about)
+    app.command(version, name="version")
+    app.register_install_completion_command()  # pyright: ignore[reportUnknownMemberType]
+    return app
+
+
+_COMMANDS: Final = (
+    ("dev", "perdure.cli.dev:dev", "Run an engine and a worker in one process, with its journal on disk."),
+    ("demo", "perdure.cli.demo:demo", "Run orders with mock services, kill the engine on the way, audit the result."),
+    ("workflow", "perdure.cli.workflow:app", "Start runs, talk to them, look at them."),
+    ("replay", "perdure.cli.replay:replay", "Replay exported histories against today's code."),
+    ("journal", "perdure.cli.journal:app", "Work with a data directory."),
+    ("bench", "perdure.cli.bench:app", "Measure."),
+    ("sim", "perdure.cli.sim:sim", "Run a whole node under virtual time and one seed."),
+)
+
+
+def run(tokens: Sequence[str]) -> int:
+    """Carry out one command and return its exit code. No error of a user's making ends in a traceback."""
+    as_json = wants_json(tokens)
+    try:
+        code = build()(list(tokens), exit_on_error=False, print_error=False)
+        sys.stdout.flush()
+    except CycloptsError as error:
+        return complain(InvalidArgument(str(error)), as_json=as_json)
+    except BrokenPipeError:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # whoever read has enough; the last flush must not complain
+        return BROKEN_PIPE
+    except (PerdureError, TimeoutError) as error:
+        return complain(error, as_json=as_json)
+    except OSError as error:
+        complain(error, as_json=as_json)
+        return UNAVAILABLE
+    except KeyboardInterrupt:
+        say("perdure: interrupted")
+        return INTERRUPTED
+    return code if isinstance(code, int) else OK
+
+
+def wants_json(tokens: Sequence[str]) -> bool:
+    """True when errors are to be JSON: needed also when the tokens cannot be parsed."""
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
+        if token == "--":  # noqa: S105  no password
+            return False
+        if token in {"-o", "--output"} and following in {"json", "jsonl"}:
+            return True
+        if token in {"-ojson", "-ojsonl", "-o=json", "-o=jsonl", "--output=json", "--output=jsonl"}:
+            return True
+    return False

@@ -1,0 +1,41 @@
+"""Options that many commands share. Light: read by `--help`."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+Format = Literal["text", "json", "jsonl"]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """How data is printed."""
+
+    output: Annotated[Format, Parameter(name=["--output", "-o"])] = "text"
+    """text for people, json, or jsonl: one JSON document a line."""
+
+    @property
+    def is_json(self) -> bool:
+        return self.output != "text"
+
+
+def _data() -> Path:
+    return Path("perdure-data")
+
+
+Data = Annotated[Path, Parameter(env_var="PERDURE_DATA", show_default=lambda value: f"./{value}")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Which runs are spoken of."""
+
+    data: Data = field(default_factory=_data)
+    """The node's data directory."""
+
+    namespace: str = "default"
+    """The namespace the runs are in."""

@@ -1,0 +1,154 @@
+"""A data directory without a node, read only: what a stopped engine would answer about runs it has written down.
+
+Nothing is locked, cut or written, so reading never keeps a node from starting. A node that starts meanwhile only appends, and what it is
+just writing counts as torn here: left out.
+"""
+
+import asyncio
+import fcntl
+import logging
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from perdure.core.description import Description, describe, result_of
+from perdure.core.errors import NotFound, Unavailable
+from perdure.core.machine import apply, apply_transition
+from perdure.core.machine.targets import not_found
+from perdure.core.replies import RunResult
+from perdure.core.requests import AnyRequest
+from perdure.core.state import RunState, WorkflowState, is_closing
+from perdure.ports import Answer, AppendFile, Deliver, Record, RunFilter, RunPage, Subscription, TaskKind, Wake, WorkerIdentity
+from perdure.runtime.chance import RealChance
+from perdure.runtime.clock import RealClock
+from perdure.runtime.files import LocalFiles
+from perdure.store.journal.store import JournalStore
+
+_FLOCK: Final = "hhqqi"
+
+
+def holder_of(directory: Path) -> int | None:
+    """The pid of the process that holds a data directory; None when nobody does. Takes no lock itself, not even for a moment."""
+    try:
+        with (directory / "lock").open("rb") as file:
+            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, 0, 0, 0, 0)
+            found = struct.unpack(_FLOCK, fcntl.fcntl(file.fileno(), fcntl.F_GETLK, asked))
+    except FileNotFoundError:
+        return None
+    return None if found[0] == fcntl.F_UNLCK else found[4]
+
+
+class _Reading:
+    """`ports.Files` that changes nothing. Its lock is none."""
+
+    def __init__(self, directory: Path) -> None:
+        self._files = LocalFiles(directory)
+
+    def names(self, folder: str) -> Sequence[str]:
+        return self._files.names(folder)
+
+    def size(self, name: str) -> int:
+        return self._files.size(name)
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        return self._files.read(name, offset, length)
+
+    def truncate(self, name: str, size: int) -> None:
+        """A torn tail stays where it is; nobody reads it."""
+
+    def open_append(self, name: str) -> AppendFile:
+        raise AssertionError(f"{name} is only read here")
+
+    def lock(self) -> Wake:
+        return _NoLock()
+
+
+class _NoLock:
+    def cancel(self) -> None:
+        pass
+
+
+class StoppedFrontend:
+    """`ports.Frontend` over a journal nobody serves. Reads answer; what would change or wait for anything raises `Unavailable`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._clock = RealClock()
+        self._store: JournalStore | None = None
+
+    async def close(self) -> None:
+        """There is nothing to let go of: the store was never locked, and a footer must not be written."""
+
+    async def _opened(self) -> JournalStore:
+        if self._store is None:
+            logging.getLogger("perdure.store.journal.recovery").setLevel(
+                logging.ERROR
+            )  # it would tell of a cut that is not made
+            store = JournalStore(_Reading(self._directory), self._clock, RealChance())
+            await store.open()
+            self._store = store
+        return self._store
+
+    def _unavailable(self, what: str) -> Unavailable:
+        return Unavailable(
+            f"{what}no node is running on {self._directory}; start one with: perdure dev --data {self._directory}"
+        )
+
+    def send(self, request: AnyRequest, answer: Answer) -> None:  # noqa: ARG002  whatever it asks
+        answer(None, self._unavailable(""))
+
+    def call(self, request: AnyRequest) -> "asyncio.Future[Any]":  # noqa: ARG002  whatever it asks
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer.set_exception(self._unavailable(""))
+        return answer
+
+    def subscribe(
+        self,
+        queue: str,  # noqa: ARG002
+        kind: TaskKind,  # noqa: ARG002
+        worker: WorkerIdentity,  # noqa: ARG002
+        deliver: Deliver,  # noqa: ARG002
+        credits: int,  # noqa: ARG002
+    ) -> Subscription:
+        raise self._unavailable("")
+
+    async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
+        while True:
+            record = await self.record(namespace, workflow_id, run_id)
+            last = record.events[-1] if record.events else None
+            if last is None or not is_closing(last):
+                raise self._unavailable(f"workflow {workflow_id!r} is open and ")
+            found = result_of(record.run_id, last)
+            if not follow or not found.next_run_id:
+                return found
+            run_id = found.next_run_id
+
+    async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
+        record = await (await self._opened()).record(namespace, workflow_id, run_id)
+        if record is None:
+            raise NotFound(not_found(WorkflowState(namespace=namespace, workflow_id=workflow_id), run_id).message)
+        return record
+
+    async def describe(self, namespace: str, workflow_id: str, run_id: str = "") -> Description:
+        state = WorkflowState(namespace=namespace, workflow_id=workflow_id)
+        for transition in await (await self._opened()).load(namespace, workflow_id):
+            apply_transition(state, transition)
+        if state.run is not None and run_id and run_id != state.run.run_id:
+            record = await self.record(namespace, workflow_id, run_id)
+            state = WorkflowState(namespace=namespace, workflow_id=workflow_id)
+            for entry in (*record.events, *record.notes):
+                apply(state, entry)
+        run: RunState | None = state.run
+        if run is None:
+            raise NotFound(not_found(state, run_id).message)
+        return describe(state, run, self._clock.now())
+
+    async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
+        return await (await self._opened()).runs(filter, limit, cursor)
+
+    async def count(self, filter: RunFilter) -> int:
+        return await (await self._opened()).count(filter)
+
+    def now(self) -> int:
+        return self._clock.now()
