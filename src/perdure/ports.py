@@ -3,20 +3,22 @@
 Production, tests and simulation differ only in what stands behind these. Nothing here does anything.
 """
 
-from asyncio import Future
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
+from perdure.core.description import Description
 from perdure.core.errors import ResourceExhausted
 from perdure.core.events import AnyEvent
 from perdure.core.notes import AnyNote
-from perdure.core.description import Description
 from perdure.core.replies import RunResult, Status
 from perdure.core.requests import AnyRequest
 from perdure.core.tasks import CancelNotice, Task
 from perdure.core.transition import Transition
+
+if TYPE_CHECKING:
+    from asyncio import Future
 
 
 class Wake(Protocol):
@@ -263,9 +265,7 @@ class Frontend(Protocol):
         """Like `send`, for those who await. Cancelling the future takes nothing back."""
         ...
 
-    def subscribe(
-        self, queue: str, kind: TaskKind, worker: "WorkerIdentity", deliver: Deliver, credits: int
-    ) -> Subscription:
+    def subscribe(self, queue: str, kind: TaskKind, worker: "WorkerIdentity", deliver: Deliver, credits: int) -> Subscription:
         """Ask for tasks of a queue. Cancel notices for the worker come to the same `deliver` and cost no credit."""
         ...
 
@@ -292,4 +292,3 @@ class Service(Protocol):
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
-

@@ -49,7 +49,7 @@ class Description(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def describe(state: WorkflowState, run: RunState, now: int) -> Description:
     """The current run of a workflow id."""
     started = run.started
-    ended = result_of(run.run_id, run.closing) if run.closing is not None else None
+    ended = result_of(run.run_id, run.closing) if run.closing is not None else RunResult(run_id=run.run_id, status=run.status)
     return Description(
         workflow_id=state.workflow_id,
         run_id=run.run_id,
@@ -58,16 +58,10 @@ def describe(state: WorkflowState, run: RunState, now: int) -> Description:
         queue=started.queue,
         started_at=started.time,
         closed_at=run.closing.time if run.closing is not None else 0,
-        **(
-            {}
-            if ended is None
-            else {
-                "result": ended.result,
-                "failure": ended.failure,
-                "reason": ended.reason,
-                "next_run_id": ended.next_run_id,
-            }
-        ),
+        result=ended.result,
+        failure=ended.failure,
+        reason=ended.reason,
+        next_run_id=ended.next_run_id,
         pending=tuple(_pending(run, now)),
         attributes=run.attributes,
         memo=started.memo,
@@ -81,8 +75,7 @@ def describe(state: WorkflowState, run: RunState, now: int) -> Description:
 def _pending(run: RunState, now: int) -> list[Pending]:
     pending = [_activity(run, activity, now) for activity in run.activities.values()]
     pending += [
-        Pending(kind="timer", command=command, until=timer.due, summary=timer.summary)
-        for command, timer in run.timers.items()
+        Pending(kind="timer", command=command, until=timer.due, summary=timer.summary) for command, timer in run.timers.items()
     ]
     if run.quarantine is not None:
         note = run.quarantine

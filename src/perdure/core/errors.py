@@ -121,9 +121,13 @@ class WorkflowTimedOut(PerdureError):
 
 
 class WorkflowClosed(PerdureError):
-    """The run has ended and takes no more signals, updates or cancels."""
+    """The run has ended and takes no more signals, updates or cancels: `run_id` names the one the workflow id is at."""
 
     code: ClassVar[str] = "WORKFLOW_CLOSED"
+
+    def __init__(self, message: str = "", *, run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id: str = run_id
 
 
 class WorkflowAlreadyStarted(PerdureError):

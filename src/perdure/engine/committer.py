@@ -26,7 +26,8 @@ class Entry(Protocol):
     builds on a write that failed, and must not be written.
     """
 
-    transition: Transition | None
+    @property
+    def transition(self) -> Transition | None: ...
 
     @property
     def is_void(self) -> bool: ...

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from perdure.core.description import Description, describe, result_of
 from perdure.core.errors import NotFound, PerdureError, Unavailable
@@ -43,7 +43,7 @@ from perdure.ports import (
 
 log = logging.getLogger(__name__)
 
-_CLIENT: Final = frozenset(ClientRequest.__args__)  # type: ignore[attr-defined]
+_CLIENT: Final = frozenset(get_args(ClientRequest))
 _shard_of = lru_cache(maxsize=100_000)(shard_of)
 
 
@@ -117,6 +117,11 @@ class EngineFrontend:
         """True while a request is being loaded or a write is on its way."""
         return bool(self._loading) or self.committer.busy
 
+    def find(self, namespace: str, workflow_id: str) -> LiveWorkflow | None:
+        """A workflow id as it is in memory now; None when it is not."""
+        key = (namespace, workflow_id)
+        return self._owner(key).find(key)
+
     def live_workflows(self) -> Iterator[LiveWorkflow]:
         for owner in self._owners:
             yield from owner.live_workflows()
@@ -170,7 +175,7 @@ class EngineFrontend:
         try:
             live = await owner.load(key)
         except Exception as error:
-            log.error("loading workflow %r failed: %s", key[1], error)
+            log.exception("loading workflow %r failed", key[1])
             if answer is not None:
                 answer(None, error)
             return
@@ -185,9 +190,7 @@ class EngineFrontend:
         else:
             self._route(target, None)
 
-    def subscribe(
-        self, queue: str, kind: TaskKind, worker: WorkerIdentity, deliver: Deliver, credits: int
-    ) -> Subscription:
+    def subscribe(self, queue: str, kind: TaskKind, worker: WorkerIdentity, deliver: Deliver, credits: int) -> Subscription:
         self.exits.attach(worker.worker, deliver)
         subscription = self._broker.subscribe(queue, kind, worker.worker, deliver, credits)
         if kind == "workflow":
@@ -206,9 +209,7 @@ class EngineFrontend:
 
     # -------------------------------------------------------------------------------------------------------------- reading
 
-    async def result(
-        self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True
-    ) -> RunResult:
+    async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
         key = (namespace, workflow_id)
         while True:
             live = self._owner(key).open.get(key)

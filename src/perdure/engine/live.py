@@ -1,12 +1,26 @@
 """A workflow id as it lives in its owner's memory: the state, the history of its run while it is warm, and what waits on it."""
 
-import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from perdure.core.replies import RunResult
 from perdure.core.state import WorkflowState
 from perdure.core.transition import Transition
-from perdure.engine.committer import Entry
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from perdure.core.replies import RunResult
+
+
+class HeldWrite(Protocol):
+    """An entry of the commit queue that is kept back; see `engine.committer.Entry`."""
+
+    @property
+    def transition(self) -> Transition: ...
+
+    @property
+    def is_void(self) -> bool: ...
+
+    def __call__(self, error: BaseException | None, /) -> None: ...
 
 
 class LiveWorkflow:
@@ -19,7 +33,7 @@ class LiveWorkflow:
         self.history = history
         self.uncommitted = 0
         """Transitions applied here and not yet known to be durable."""
-        self.held: Entry | None = None
+        self.held: HeldWrite | None = None
         """A start kept back for a moment, so that its first decision can ride in the same commit."""
         self.lost = False
         """A write of it failed: what was applied here since is not true, and nothing of it may be written."""

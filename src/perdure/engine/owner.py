@@ -4,11 +4,10 @@ Between a request's arrival and its transition's place in the commit queue there
 in order, each on the state the one before left. What follows a commit is in `_committed`.
 """
 
-import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -18,16 +17,19 @@ from perdure.core.errors import PerdureError, Unavailable
 from perdure.core.machine import Outcome, apply, apply_transition, decide
 from perdure.core.machine.claims import workflow_task
 from perdure.core.machine.wakes import tasks_of, wakes_of
-from perdure.core.replies import NotWanted, Rejection, Reported, RunResult, WorkflowClaimed
+from perdure.core.replies import NotWanted, Rejection, Reported, WorkflowClaimed
 from perdure.core.requests import ActivityDue, AnyRequest, ClaimWorkflow, ReleaseWorkflow, Report, StartWorkflow
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.transition import Transition, joined
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
-from perdure.engine.live import LiveWorkflow
+from perdure.engine.live import HeldWrite, LiveWorkflow
 from perdure.engine.timers import TimerQueue
 from perdure.ports import Answer, Clock, Store
+
+if TYPE_CHECKING:
+    import asyncio
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +58,7 @@ class Surroundings(Struct, frozen=True):
 
 def error_of(rejection: Rejection) -> PerdureError:
     """The exception a rejection becomes at the door."""
-    return ERRORS[rejection.code](rejection.message, **rejection.fields)  # type: ignore[arg-type]
+    return ERRORS[rejection.code](rejection.message, **rejection.fields)
 
 
 class PendingWrite:
@@ -70,9 +72,9 @@ class PendingWrite:
         self._owner = owner
         self.live = live
         self.outcome = outcome
-        self.transition: Transition | None = transition
+        self.transition = transition
         self.answer = answer
-        self.first: PendingWrite | None = None
+        self.first: HeldWrite | None = None
         """What rides in the same commit and comes before: the start whose first decision this is."""
 
     @property
@@ -179,7 +181,7 @@ class ShardOwner:
         if live.held is not None and type(request) is not ClaimWorkflow and type(request) is not Report:
             self.release(live)
         outcome = decide(live.state, request, around.clock.now())
-        if type(outcome) is Rejection:
+        if isinstance(outcome, Rejection):
             self._answer_behind(live, answer, error_of(outcome))
             return
         transition = outcome.transition
@@ -194,15 +196,15 @@ class ShardOwner:
             return
         self._write(live, request, outcome, transition, answer)
 
-    def _complete_reply(self, live: LiveWorkflow, request: AnyRequest, outcome: Outcome) -> None:
+    def _complete_reply(self, live: LiveWorkflow, request: Any, outcome: Outcome) -> None:
         """Replies that carry history get it here, as of now."""
         reply = outcome.reply
         if type(reply) is Reported:
-            if not reply.closed and live.history is not None and request.based_on:  # type: ignore[union-attr]
-                reply.events = tuple(live.history[request.based_on :])  # type: ignore[union-attr]
+            if not reply.closed and live.history is not None and request.based_on:
+                reply.events = tuple(live.history[request.based_on :])
         elif type(reply) is WorkflowClaimed:
             assert live.history is not None
-            reply.events = tuple(live.history[request.held :])  # type: ignore[union-attr]
+            reply.events = tuple(live.history[request.held :])
 
     def _nothing_written(self, live: LiveWorkflow, request: AnyRequest, outcome: Outcome, answer: Answer | None) -> None:
         kind = type(request)
@@ -210,13 +212,13 @@ class ShardOwner:
             # Workflow code may run before what it is fed is durable: nothing it asks for leaves before the commit that covers it.
             if type(outcome.reply) is not NotWanted or "nothing new" in outcome.reply.reason:
                 live.offered_at = 0
-            self._let_go(live, outcome)
+            self._let_go(outcome)
             if answer is not None:
                 answer(outcome.reply, None)
             return
         if live.held is not None:
             self.release(live)
-        self._let_go(live, outcome)
+        self._let_go(outcome)
         if live.uncommitted and answer is not None:
             self._around.committer.append(_Barrier(answer, outcome.reply, None))
         elif answer is not None:
@@ -224,7 +226,7 @@ class ShardOwner:
         if kind is Report:
             self.offer(live)
         elif kind is ReleaseWorkflow:
-            if request.why == "unknown_type":  # type: ignore[union-attr]
+            if isinstance(request, ReleaseWorkflow) and request.why == "unknown_type":
                 live.offered_at = self._around.clock.now()  # the machine set a wake: at once would be for ever
             self.offer(live)
 
@@ -245,24 +247,16 @@ class ShardOwner:
     ) -> None:
         live.uncommitted += 1
         state = live.state
-        run = state.run
-        if len(transition.runs) > 1 or run is None or run.closing is not None or run.length == len(transition.runs[0].events):
-            self._place((state.namespace, state.workflow_id), live)
+        key = (state.namespace, state.workflow_id)
+        if (state.run is not None and state.run.closing is None) != (key in self.open):
+            self._keep(key, live)
         pending = PendingWrite(self, live, outcome, transition, answer)
         if live.held is not None:
-            pending.first, live.held = live.held, None  # type: ignore[assignment]
-            pending.transition = joined(pending.first.transition, transition)  # type: ignore[union-attr]
+            pending.first, live.held = live.held, None
+            pending.transition = joined(pending.first.transition, transition)
         elif type(request) is StartWorkflow and self._hold(live, pending):
             return
         self._around.committer.append(pending)
-
-    def _place(self, key: Key, live: LiveWorkflow) -> None:
-        is_open = live.state.run is not None and live.state.run.closing is None
-        if is_open:
-            if key not in self.open:
-                self._keep(key, live)
-        elif key in self.open:
-            self._keep(key, live)
 
     def _hold(self, live: LiveWorkflow, pending: PendingWrite) -> bool:
         """Keep a start back if a worker of this process takes it at once."""
@@ -272,8 +266,7 @@ class ShardOwner:
         live.held = pending
         live.offered_at = self._around.clock.now()
         if self._around.exits.publish(workflow_task(live.state, run)):
-            if live.held is not None:
-                self._around.held.add(self, live)
+            self._around.held.add(self, live)
             return True
         live.held = None
         return False
@@ -294,14 +287,14 @@ class ShardOwner:
             self._lost(live, error, pending.answer)
             return
         outcome, answer = pending.outcome, pending.answer
-        self._let_go(live, outcome)
+        self._let_go(outcome)
         if live.waiters:
             self._wake_waiters(live, pending.transition)
         if answer is not None:
             answer(outcome.reply, None)
         self.offer(live)
 
-    def _let_go(self, live: LiveWorkflow, outcome: Outcome) -> None:
+    def _let_go(self, outcome: Outcome) -> None:
         around = self._around
         for instant, target in outcome.wakes:
             around.timers.add(instant, target)

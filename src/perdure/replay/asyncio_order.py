@@ -29,7 +29,7 @@ def _ordered_wait(original: Any, wait_for_all: Any) -> Any:
     async def wait(
         fs: Iterable["asyncio.Future[Any]"],
         *,
-        timeout: float | None = None,  # noqa: ASYNC109
+        timeout: float | None = None,
         return_when: str = asyncio.ALL_COMPLETED,
     ) -> tuple[set[Any], set[Any]]:
         loop = _get_running_loop()

@@ -93,9 +93,10 @@ class Matcher:
 
     def _match(self, event: Any, asked: Asked) -> None:
         command = asked.command
-        if event.at != command.at or _KINDS[type(command)] is not type(event):
+        kind: Any = command.__class__
+        if event.at != command.at or _KINDS[kind] is not type(event):
             self._differ(event, asked)
-        named = _NAMES.get(type(command))
+        named = _NAMES.get(kind)
         if named is not None and not named(command, event):
             self._differ(event, asked)
         target = asked.target

@@ -1,7 +1,10 @@
 """Why replay cannot go on: the code asks for something else than the history holds, or is older than it, or the runner is stale."""
 
-from perdure.core.commands import AnyCommand
-from perdure.core.events import RecordedCommand
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perdure.core.commands import AnyCommand
+    from perdure.core.events import RecordedCommand
 
 
 class Mismatch(Exception):  # noqa: N818 – a verdict on a run's code, not an error of the process

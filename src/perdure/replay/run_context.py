@@ -49,7 +49,7 @@ class RunContext:
         "workflow_id",
     )
 
-    def __init__(self, namespace: str, workflow_id: str, started: Started, matcher: Matcher, definition: object) -> None:
+    def __init__(self, namespace: str, workflow_id: str, started: Started, matcher: Matcher, definition: Any) -> None:
         self.namespace = namespace
         self.workflow_id = workflow_id
         self.started = started
@@ -105,12 +105,12 @@ class RunContext:
     # ---------------------------------------------------------------------------------------------- activities, timers
 
     async def activity(self, command: cm.ScheduleActivity) -> ActivityAnswer:
-        future = self.loop.create_future()
+        future: asyncio.Future[ActivityAnswer] = self.loop.create_future()
         asked = self.matcher.ask(command, future)
         try:
             return await future
         except asyncio.CancelledError:
-            if command.on_cancel == "abandon" or future.done() and not future.cancelled():
+            if command.on_cancel == "abandon" or (future.done() and not future.cancelled()):
                 raise
             if self.matcher.withdraw(asked):
                 raise
@@ -120,7 +120,8 @@ class RunContext:
         return await self._ended(asked)
 
     async def _ended(self, asked: Asked) -> ActivityAnswer:
-        asked.waiter = future = self.loop.create_future()
+        future: asyncio.Future[ActivityAnswer] = self.loop.create_future()
+        asked.waiter = future
         return await future
 
     async def sleep(self, delay: int, summary: str = "") -> None:

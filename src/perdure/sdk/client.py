@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar, cast, get_args, overload
 
 from perdure.core.errors import InvalidArgument
 from perdure.core.replies import RunStarted, Status
@@ -27,7 +27,7 @@ F = TypeVar("F")
 LIST_MAX: Final = 1_000
 """Rows of one page."""
 
-STATUSES: Final[frozenset[str]] = frozenset(Status.__args__)  # type: ignore[attr-defined]
+STATUSES: Final[frozenset[str]] = frozenset(get_args(Status))
 
 StatusName = Literal[
     "running", "completed", "failed", "cancelled", "terminated", "timed_out", "continued", "quarantined", "paused"
@@ -296,7 +296,7 @@ class Client:
     def handle(self, id: str, run_id: str | None = None, *, workflow: Callable[..., Call[R]]) -> Handle[R]: ...
     def handle(self, id: str, run_id: str | None = None, workflow: Any = None) -> Handle[Any]:
         """A handle to a workflow id, or to one run of it. No I/O: whether it exists shows when it is used."""
-        return Handle(self, id, run_id, workflow if isinstance(workflow, Workflow) else None)
+        return Handle(self, id, run_id, cast("Workflow[..., Any]", workflow) if isinstance(workflow, Workflow) else None)
 
     def list(
         self,
@@ -363,16 +363,18 @@ class Listing:
 
 def _target(workflow: Any, args: tuple[Any, ...]) -> tuple[str, Workflow[..., Any] | None, Any, Any]:
     if isinstance(workflow, Call):
-        definition = workflow.definition
+        definition: Any = cast("Any", workflow).definition
         if not isinstance(definition, Workflow):
             raise InvalidArgument(f"{definition.name} is an activity; only workflows can be started")
         if args:
             raise InvalidArgument(f"the call {workflow!r} has its arguments already")
-        values, keywords = definition.signature.bind(workflow.args, workflow.kwargs, definition.name)
-        return definition.name, definition, values, keywords
+        taken: Workflow[..., Any] = cast("Workflow[..., Any]", definition)
+        values, keywords = taken.signature.bind(workflow.args, workflow.kwargs, taken.name)
+        return taken.name, taken, values, keywords
     if isinstance(workflow, Workflow):
-        values, keywords = workflow.signature.bind(args, {}, workflow.name)
-        return workflow.name, workflow, values, keywords
+        known: Workflow[..., Any] = cast("Workflow[..., Any]", workflow)
+        values, keywords = known.signature.bind(args, {}, known.name)
+        return known.name, known, values, keywords
     if isinstance(workflow, str):
         name = identifier(workflow, "workflow type")
         return name, None, tuple(CONVERTER.encode(value, f"{name} argument {n}") for n, value in enumerate(args, 1)), {}
@@ -388,7 +390,7 @@ def _limit(limit: int) -> int:
 def _filter(
     namespace: str, status: Any, type: str | None, started_after: datetime | None, started_before: datetime | None
 ) -> RunFilter:
-    statuses = () if status is None else (status,) if isinstance(status, str) else tuple(status)
+    statuses: tuple[Any, ...] = () if status is None else (status,) if isinstance(status, str) else tuple(status)
     for name in statuses:
         if name not in STATUSES:
             raise InvalidArgument(f"no status is called {name!r}; there are {', '.join(sorted(STATUSES))}")
@@ -399,4 +401,3 @@ def _filter(
         started_since=instant(started_after, "started_after") if started_after is not None else 0,
         started_until=instant(started_before, "started_before") if started_before is not None else 0,
     )
-

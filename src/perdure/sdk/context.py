@@ -5,11 +5,10 @@ of `workflow` and `activity` raise a clear error, and calls simply run their fun
 """
 
 import random
-from asyncio import Future
 from asyncio.events import _get_running_loop
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Final, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -23,6 +22,9 @@ from perdure.core.events import (
     SignalReceived,
 )
 from perdure.core.payload import Payload
+
+if TYPE_CHECKING:
+    from asyncio import Future
 
 ActivityAnswer: TypeAlias = ActivityCompleted | ActivityFailed | ActivityTimedOut | ActivityCancelled
 
@@ -94,18 +96,39 @@ class WorkflowContext(Protocol):
 class ActivityContext(Protocol):
     """A running attempt of an activity, as the author API sees it. Methods may be called from any thread."""
 
-    workflow_id: str
-    run_id: str
-    activity_id: int
-    attempt: int
-    queue: str
-    name: str
-    idempotency_key: str
-    heartbeat_details: Payload
-    """JSON list, or absent."""
-    task_token: str
-    deadline: int | None
-    """Instant (microseconds since the epoch) at which this attempt or the activity runs out of time, whichever is first."""
+    @property
+    def workflow_id(self) -> str: ...
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def activity_id(self) -> int: ...
+
+    @property
+    def attempt(self) -> int: ...
+
+    @property
+    def queue(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def idempotency_key(self) -> str: ...
+
+    @property
+    def heartbeat_details(self) -> Payload:
+        """JSON list, or absent."""
+        ...
+
+    @property
+    def task_token(self) -> str: ...
+
+    @property
+    def deadline(self) -> int | None:
+        """Instant (microseconds since the epoch) at which this attempt or the activity runs out of time, whichever is first."""
+        ...
 
     def heartbeat(self, details: Payload) -> None:
         """Report a sign of life; `details` is a JSON list kept for the next attempt."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Raw, Struct
 
@@ -44,8 +44,8 @@ class WorkflowDescription:
     failure: Failure | None = None
     reason: str = ""
     pending: tuple[PendingItem, ...] = ()
-    attributes: dict[str, Any] = field(default_factory=dict)
-    memo: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
+    memo: dict[str, Any] = field(default_factory=dict[str, Any])
     details: str = ""
     build_id: str = ""
     parent: tuple[str, str] | None = None
@@ -90,12 +90,16 @@ class HistoryEntry:
         """The fields of its kind that say something, without id, time and type."""
         entry = self._entry
         defaults = dict(zip(reversed(entry.__struct_fields__), reversed(entry.__struct_defaults__), strict=False))
-        found = {}
+        found: dict[str, Any] = {}
         for name in entry.__struct_fields__:
             value = getattr(entry, name)
-            if name not in {"id", "time"} and not _says_nothing(value, defaults.get(name)):
+            if name not in _UNSAID and not _says_nothing(value, defaults.get(name)):
                 found[name] = plain(value)
         return found
+
+
+_UNSAID = frozenset({"id", "time", "token", "incarnation"})
+"""Said elsewhere, or nobody's business: a claim's token is the right to report on it."""
 
 
 def _says_nothing(value: Any, default: Any) -> bool:
@@ -111,7 +115,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in cast("dict[str, Any]", value).items()}
     return value
 
 
@@ -121,9 +125,9 @@ def data(value: Any) -> Any:
         fields = {name: getattr(value, name) for name in value.__struct_fields__}
         return {name: data(item) for name, item in fields.items() if item not in ("", (), {}, None) and not _absent(item)}
     if isinstance(value, list | tuple):
-        return [data(item) for item in value]
+        return [data(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, dict):
-        return {key: data(item) for key, item in value.items()}
+        return {key: data(item) for key, item in cast("dict[str, Any]", value).items()}
     return plain(value)
 
 
@@ -193,4 +197,3 @@ def summary_of(run: RunSummary) -> WorkflowSummary:
         closed_at=_when(run.closed_at),
         history_length=run.length,
     )
-

@@ -33,6 +33,7 @@ class Attempt:
 
     __slots__ = (
         "_beat_at",
+        "_beat_timer",
         "_beat_waits",
         "_frontend",
         "_loop",
@@ -54,7 +55,9 @@ class Attempt:
         self._loop = loop
         self._stopping = stopping
         self._beat_at = 0
+        self._beat_timer: asyncio.TimerHandle | None = None
         self._beat_waits: Payload | None = None
+        """Details not yet sent. Set on any thread, sent on the loop's."""
 
     @property
     def workflow_id(self) -> str:
@@ -103,22 +106,29 @@ class Attempt:
         return self._stopping()
 
     def heartbeat(self, details: Payload) -> None:
-        self._loop.call_soon_threadsafe(self._beat, details)
+        self._beat_waits = details
+        self._loop.call_soon_threadsafe(self._beat)
 
-    def _beat(self, details: Payload) -> None:
-        now = self._frontend.now()
-        if self._beat_waits is not None:
-            self._beat_waits = details
-        elif now - self._beat_at >= BEAT_EVERY_US:
-            self._send_beat(details)
+    def _beat(self) -> None:
+        if self._beat_waits is None or self._beat_timer is not None:
+            return
+        pause = self._beat_at + BEAT_EVERY_US - self._frontend.now()
+        if pause <= 0:
+            self._send_waiting()
         else:
-            self._beat_waits = details
-            self._loop.call_later((self._beat_at + BEAT_EVERY_US - now) / 1e6, self._send_waiting)
+            self._beat_timer = self._loop.call_later(pause / 1e6, self._send_waiting)
 
     def _send_waiting(self) -> None:
+        self._beat_timer = None
         details, self._beat_waits = self._beat_waits, None
         if details is not None and self.wanted:
             self._send_beat(details)
+
+    def last_beat(self) -> None:
+        """The function has ended: send what it said last, so that the next attempt sees it."""
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
+        self._send_waiting()
 
     def _send_beat(self, details: Payload) -> None:
         claim = self.claim
@@ -241,5 +251,3 @@ def _erred(claim: ActivityClaim, error: BaseException, *, final: bool = False, c
     return ActivityErred(
         command=claim.scheduled.id, attempt=claim.attempt, token=claim.token, failure=failure, cancelled=cancelled
     )
-
-

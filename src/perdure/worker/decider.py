@@ -110,7 +110,7 @@ class Decider:
 
     def _open(self, request: ClaimWorkflow, reply: WorkflowClaimed) -> Session | None:
         assert reply.started is not None
-        definition = self._registry.workflow(reply.started.workflow_type)
+        definition: Any = self._registry.workflow(reply.started.workflow_type)
         if definition is None:
             self._release_unknown(request, reply)
             return None
@@ -198,20 +198,18 @@ class Decider:
         """An activity of this worker has ended."""
         session = self._sessions.get(claim.run_id)
         if session is None:
-            self._report_alone(
-                Session(claim.namespace, claim.workflow_id, claim.run_id, None), fact  # type: ignore[arg-type]
-            )
+            self._report_alone(claim, fact)
         elif session.waiting:
             session.facts.append(fact)
         else:
             self._report(session, "", [fact])
 
-    def _report_alone(self, session: Session, fact: Fact) -> None:
+    def _report_alone(self, of: Session | ActivityClaim, fact: Fact) -> None:
         """Report a fact of a run that is not warm here: the owner offers the run to whoever can decide."""
         report = Report(
-            namespace=session.namespace,
-            workflow_id=session.workflow_id,
-            run_id=session.run_id,
+            namespace=of.namespace,
+            workflow_id=of.workflow_id,
+            run_id=of.run_id,
             worker=self._worker,
             build_id=self._registry.build_id(),
             based_on=0,
@@ -239,8 +237,8 @@ class Decider:
             return
         scheduled += fed
         closing = runner.ending
-        erred = [fact for fact in facts if type(fact) is ActivityErred]
-        if succeeded and erred or closing is not None:
+        erred: list[Fact] = [fact for fact in facts if type(fact) is ActivityErred]
+        if (succeeded and erred) or closing is not None:
             session.facts = erred + session.facts  # they would cut what stands before them; they go with the next report
         else:
             steps += erred
@@ -260,9 +258,7 @@ class Decider:
             self._watchdog.begin(session.workflow_id)
             try:
                 runner.feed_fact(
-                    ActivityCompleted(
-                        id=number, time=time, command=fact.command, result=fact.result, attempt=fact.attempt
-                    )
+                    ActivityCompleted(id=number, time=time, command=fact.command, result=fact.result, attempt=fact.attempt)
                 )
             except (Mismatch, OldBuild, Stale):
                 return None
@@ -270,9 +266,7 @@ class Decider:
                 self._watchdog.end()
             commands = runner.take()
             steps.append(
-                ActivitySucceeded(
-                    command=fact.command, attempt=fact.attempt, token=fact.token, result=fact.result, fed_at=time
-                )
+                ActivitySucceeded(command=fact.command, attempt=fact.attempt, token=fact.token, result=fact.result, fed_at=time)
             )
             steps.append(Commands(commands=commands))
             number += len(commands)

@@ -1,9 +1,12 @@
 """Workflow runs a worker holds warm: the sticky cache. Bounded; whoever was not used for longest goes, and is replayed when needed."""
 
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from perdure.replay.runner import Runner
-from perdure.worker.attempts import Fact
+
+if TYPE_CHECKING:
+    from perdure.worker.attempts import Fact
 
 
 class Session:
@@ -40,7 +43,7 @@ class Sessions:
     def add(self, session: Session) -> None:
         self._sessions[session.run_id] = session
         if len(self._sessions) > self.limit:
-            self._evict()
+            self._evict(session)
 
     def used(self, session: Session) -> None:
         self._sessions.move_to_end(session.run_id)
@@ -55,11 +58,10 @@ class Sessions:
         for session in list(self._sessions.values()):
             self.drop(session)
 
-    def _evict(self) -> None:
+    def _evict(self, newest: Session) -> None:
+        """Make room, but not with the run that has just come: it is about to be fed. With all others waiting there is one too many."""
         for session in self._sessions.values():
-            if not session.waiting:
+            if not session.waiting and session is not newest:
                 self.evicted += 1
                 self.drop(session)
                 return
-
-

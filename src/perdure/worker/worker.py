@@ -83,7 +83,7 @@ class TaskWorker:
         return len(self._sessions)
 
     def let_go(self) -> None:
-        """Throw away every run held warm, as eviction does; each is replayed from its history when it is needed."""
+        """Throw away every run held warm without running its code. Only for a worker that will never run again."""
         self._sessions.clear()
 
     async def start(self) -> None:
@@ -97,9 +97,7 @@ class TaskWorker:
         self._started = True
         identity = self.decider.identity()
         for queue in self._queues:
-            self._workflow_lines.append(
-                self._frontend.subscribe(queue, "workflow", identity, self._deliver, WORKFLOW_CREDITS)
-            )
+            self._workflow_lines.append(self._frontend.subscribe(queue, "workflow", identity, self._deliver, WORKFLOW_CREDITS))
             self._activity_lines.append(
                 self._frontend.subscribe(queue, "activity", identity, self._deliver, self._attempts.free)
             )
