@@ -32,10 +32,24 @@ class SeededHandle(asyncio.TimerHandle):
     __slots__ = ("process",)
 
     def __init__(
-        self, callback: Callable[..., Any], args: tuple[Any, ...], loop: "SeededLoop", context: Context | None, when: float, process: str
+        self,
+        callback: Callable[..., Any],
+        args: tuple[Any, ...],
+        loop: "SeededLoop",
+        context: Context | None,
+        when: float,
+        process: str,
     ) -> None:
         super().__init__(when, callback, args, loop, context)
         self.process = process
+
+
+class SeededFuture(asyncio.Future[Any]):
+    """Remembers who made it: what a dead process left unseen is nobody's error."""
+
+    def __init__(self, *, loop: "SeededLoop") -> None:
+        self.process = loop.process
+        super().__init__(loop=loop)
 
 
 class SeededTask(asyncio.Task[T]):
@@ -178,9 +192,7 @@ class SeededLoop(asyncio.AbstractEventLoop):
     def call_at(self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> SeededHandle:  # type: ignore[override]
         return self.at(self.start + ceil(when * 1e6 - 1e-3), callback, *args, context=context)
 
-    def at(
-        self, instant: int, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> SeededHandle:
+    def at(self, instant: int, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> SeededHandle:
         """Call back when `now` has reached `instant`."""
         handle = self._handle(callback, args, context, (instant - self.start) / 1e6)
         if not self._closed and handle.process not in self._dead:
@@ -199,7 +211,7 @@ class SeededLoop(asyncio.AbstractEventLoop):
         return (self.now - self.start) / 1e6
 
     def create_future(self) -> "asyncio.Future[Any]":
-        return asyncio.Future(loop=self)
+        return SeededFuture(loop=self)
 
     def create_task(self, coro: Any, **keywords: Any) -> "SeededTask[Any]":  # type: ignore[override]
         task: SeededTask[Any] = SeededTask(coro, loop=self, process=self.process, **keywords)
@@ -256,7 +268,9 @@ def _forget(task: "SeededTask[Any]") -> None:
         if hasattr(suspended, "cr_await") or hasattr(suspended, "gi_yieldfrom") or hasattr(suspended, "ag_await"):
             forget(suspended)
         suspended = (
-            getattr(suspended, "cr_await", None) or getattr(suspended, "gi_yieldfrom", None) or getattr(suspended, "ag_await", None)
+            getattr(suspended, "cr_await", None)
+            or getattr(suspended, "gi_yieldfrom", None)
+            or getattr(suspended, "ag_await", None)
         )
 
 
