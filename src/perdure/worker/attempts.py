@@ -219,6 +219,8 @@ class Attempts:
         finally:
             attempt.task = None
             del self._running[claim.token]
+            if type(fact) is not ActivitySucceeded:
+                attempt.last_beat()
             self._ended(attempt, fact)
 
     async def _on_thread(self, fn: Any, args: Any, kwargs: Any) -> Any:

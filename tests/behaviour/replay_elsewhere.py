@@ -1,0 +1,47 @@
+"""Replays histories given as JSON on standard input, strictly, in a process of its own; prints how many, or fails naming the first bad one."""
+
+import importlib.util
+import json
+import sys
+from typing import Any
+
+import msgspec
+
+from perdure.core.events import AnyEvent
+from perdure.core.state import is_closing
+from perdure.replay.history import replay_history
+from perdure.sdk.workflow import Workflow
+
+
+def definitions(file: str, name: str) -> dict[str, Any]:
+    """Workflows of a file by the name of their function. The module gets the name it had, so that its exceptions are found again."""
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return {thing.fn.__name__: thing for thing in vars(module).values() if isinstance(thing, Workflow)}
+
+
+def main() -> None:
+    files: dict[str, dict[str, Any]] = {}
+    histories = json.load(sys.stdin)
+    for history in histories:
+        file = history["file"]
+        known = files[file] if file in files else files.setdefault(file, definitions(file, history["module"]))
+        events = msgspec.json.decode(history["events"], type=list[AnyEvent])
+        try:
+            replay_history(
+                known[history["name"]],
+                events,
+                workflow_id=history["workflow_id"],
+                strict=True,
+                covered=None if is_closing(events[-1]) else history["covered"],
+            ).close()
+        except Exception:
+            print(f"{history['name']} ({history['workflow_id']}): {[event.type for event in events]}")
+            raise
+    print("replayed", len(histories))
+
+
+main()
