@@ -43,6 +43,9 @@ from perdure.ports import (
 
 log = logging.getLogger(__name__)
 
+RELOAD_US: Final = 200_000
+"""So long after a write that failed (a full disk) the run is taken up again; if it fails again, then once more."""
+
 _CLIENT: Final = frozenset(get_args(ClientRequest))
 _shard_of = lru_cache(maxsize=100_000)(shard_of)
 
@@ -75,7 +78,9 @@ class EngineFrontend:
         self.committer = Committer(self._store, lease, self._fence)
         self.timers = TimerQueue(self._clock, self._bring)
         held = HeldStarts(self._clock)
-        around = Surroundings(self._store, self._clock, self.committer, self.timers, self.exits, held, self.incarnation)
+        around = Surroundings(
+            self._store, self._clock, self.committer, self.timers, self.exits, held, self.incarnation, self._reload
+        )
         self._owners = [ShardOwner(shard, around) for shard in range(SHARDS)]
         await self.committer.start()
         for key in await self._store.open_workflows(range(SHARDS)):
@@ -111,6 +116,25 @@ class EngineFrontend:
         self.fenced.set()
         self.timers.stop()
         self._fail_waiters()
+
+    def _reload(self, key: Key) -> None:
+        self._clock.call_at(self._clock.now() + RELOAD_US, lambda: self._recover_again(key))
+
+    def _recover_again(self, key: Key) -> None:
+        if self._stopped or self.fault is not None:
+            return
+        task = asyncio.get_running_loop().create_task(self._load_and_recover(key))
+        self._loading.add(task)
+        task.add_done_callback(self._loading.discard)
+
+    async def _load_and_recover(self, key: Key) -> None:
+        owner = self._owner(key)
+        try:
+            live = await owner.load(key)
+        except Exception:
+            log.exception("loading workflow %r failed", key[1])
+            return
+        owner.recover(live)
 
     @property
     def busy(self) -> bool:

@@ -6,7 +6,7 @@ in order, each on the state the one before left. What follows a commit is in `_c
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -54,6 +54,8 @@ class Surroundings(Struct, frozen=True):
     exits: Exits
     held: HeldStarts
     incarnation: str
+    reload: Callable[[Key], None]
+    """Take up again, a little later, a workflow id that was forgotten because its write failed."""
 
 
 def error_of(rejection: Rejection) -> PerdureError:
@@ -325,6 +327,8 @@ class ShardOwner:
         key = (live.state.namespace, live.state.workflow_id)
         if self.find(key) is live:
             self.forget(key)
+            # Whoever held its tasks and claims may never ask again: without this the run would wait for the next restart.
+            self._around.reload(key)
         if answer is not None:
             answer(None, error)
 

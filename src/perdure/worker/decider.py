@@ -4,14 +4,17 @@ Everything here is plain callbacks on the loop's thread: the engine's answers to
 unanswered at most.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from perdure.core.commands import ContinueAsNew, ScheduleActivity
-from perdure.core.errors import PerdureError
+from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
 from perdure.core.events import ActivityCompleted
 from perdure.core.replies import ActivityClaim, NotWanted, Reported, WorkflowClaimed
 from perdure.core.requests import (
@@ -33,6 +36,9 @@ from perdure.worker.attempts import Fact
 from perdure.worker.sessions import Session, Sessions
 
 log = logging.getLogger(__name__)
+
+AGAIN_S: Final = 0.5
+"""So long after a result could not be reported it is reported again."""
 
 
 class Decider:
@@ -68,6 +74,8 @@ class Decider:
         self._cut: set[str] = set()
         """Runs whose last fused report was cut: their next fact goes unfused."""
         self.fuse = True
+        self.stopped = False
+        """The worker has stopped: what could not be reported is not told again."""
 
     def identity(self) -> WorkerIdentity:
         return WorkerIdentity(worker=self._worker, build_id=self._registry.build_id(), incarnation=self._incarnation)
@@ -206,6 +214,8 @@ class Decider:
 
     def _report_alone(self, of: Session | ActivityClaim, fact: Fact) -> None:
         """Report a fact of a run that is not warm here: the owner offers the run to whoever can decide."""
+        if self.stopped:
+            return
         report = Report(
             namespace=of.namespace,
             workflow_id=of.workflow_id,
@@ -217,7 +227,7 @@ class Decider:
             nonce=self._fresh(),
             steps=(fact,),
         )
-        self._frontend.send(report, _log_refusal)
+        self._frontend.send(report, partial(self._alone_reported, of, fact))
 
     # -------------------------------------------------------------------------------------------------------------- reports
 
@@ -311,7 +321,8 @@ class Decider:
             **extra,
         )
         session.waiting = True
-        self._frontend.send(report, partial(self._reported, session, room))
+        facts = [step for step in steps if not isinstance(step, Commands)]
+        self._frontend.send(report, partial(self._reported, session, room, facts))
 
     def _closing_fields(self, session: Session, closing: Any) -> dict[str, Any]:
         untaken = session.runner.context.untaken()
@@ -319,12 +330,14 @@ class Decider:
             return {"untaken": len(untaken)}
         return {"carried": untaken, "next_run_id": self._chance.run_id(), "next_seed": self._chance.seed()}
 
-    def _reported(self, session: Session, room: int, reply: Reported | None, error: BaseException | None) -> None:
+    def _reported(
+        self, session: Session, room: int, facts: list[Fact], reply: Reported | None, error: BaseException | None
+    ) -> None:
         session.waiting = False
         if room:
             self._unreserve(room)
         if reply is None:
-            self._refused(session, error)
+            self._refused(session, facts, error)
             return
         for claim in reply.activities:
             self._begin(claim)
@@ -351,12 +364,27 @@ class Decider:
         if session.again:
             self.take(Task(namespace=session.namespace, workflow_id=session.workflow_id, run_id=session.run_id, queue=""))
 
-    def _refused(self, session: Session, error: BaseException | None) -> None:
+    def _refused(self, session: Session, facts: list[Fact], error: BaseException | None) -> None:
+        """Nothing of a report was taken, or nobody knows: the run is replayed when it is offered again, its facts are told again."""
         self._sessions.drop(session)
         if error is not None and not isinstance(error, PerdureError):
             log.error("reporting on workflow %r failed", session.workflow_id, exc_info=error)
         elif error is not None:
             log.warning("a report on workflow %r was refused: %s", session.workflow_id, error)
+        facts, session.facts = facts + session.facts, []
+        for fact in facts:
+            self._alone_reported(session, fact, None, error)
+
+    def _alone_reported(self, of: Session | ActivityClaim, fact: Fact, _reply: Any, error: BaseException | None) -> None:
+        """A fact is told until it is heard: a claim of this process lives as long as the process, so nobody else would answer it."""
+        if error is None:
+            return
+        if not isinstance(error, (ResourceExhausted, Unavailable)) or self.stopped:
+            _log_refusal(None, error)
+            return
+        if isinstance(fact, ActivitySucceeded) and fact.fed_at:
+            fact = replace(fact, fed_at=0)
+        asyncio.get_running_loop().call_later(AGAIN_S, self._report_alone, of, fact)
 
 
 def _count_scheduled(commands: tuple[Any, ...]) -> int:

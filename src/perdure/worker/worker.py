@@ -111,6 +111,7 @@ class TaskWorker:
         for line in (*self._workflow_lines, *self._activity_lines):
             line.cancel()
         await self._attempts.stop(grace)
+        self.decider.stopped = True
         self._sessions.clear()
         self._watchdog.stop()
 
