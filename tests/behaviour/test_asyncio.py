@@ -190,7 +190,7 @@ async def shielded() -> list[Any]:
 
 
 async def _await_shielded(task: Any) -> Any:
-    return await asyncio.shield(asyncio.sleep(0.05, task))
+    return await asyncio.shield(asyncio.sleep(30, task))
 
 
 async def _numbers() -> AsyncIterator[int]:
