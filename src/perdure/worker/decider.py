@@ -100,12 +100,28 @@ class Decider:
             build_id=self._registry.build_id(),
             held=session.runner.length if session is not None else 0,
         )
-        self._frontend.send(request, partial(self._claimed, request))
+        if session is not None:
+            session.waiting = True  # over a wire the answer takes a while, and nothing may be fed or reported meanwhile
+        self._frontend.send(request, partial(self._claimed, request, session))
 
-    def _claimed(self, request: ClaimWorkflow, reply: WorkflowClaimed | NotWanted | None, _error: BaseException | None) -> None:
+    def _claimed(
+        self,
+        request: ClaimWorkflow,
+        asked_by: Session | None,
+        reply: WorkflowClaimed | NotWanted | None,
+        _error: BaseException | None,
+    ) -> None:
+        if asked_by is not None:
+            asked_by.waiting = False
         if reply is None or isinstance(reply, NotWanted):
+            if asked_by is not None:
+                self._go_on(asked_by, "")
             return
         session = self._sessions.get(request.run_id)
+        if session is not asked_by and session is not None and session.waiting:
+            session.again = True  # this worker asked twice, and the other answer is being worked on
+            self._release(session, reply.token, Stale("the worker has the run in hand"))
+            return
         if session is None:
             session = self._open(request, reply)
             if session is None:
@@ -115,6 +131,15 @@ class Decider:
         if self._feed(session, reply.events, reply.covered, reply.history_bytes, reply.token):
             facts, session.facts = session.facts, []
             self._report(session, reply.token, facts)
+
+    def _go_on(self, session: Session, token: str) -> None:
+        """What came while an answer was awaited: facts to report, a workflow task to take."""
+        facts, session.facts = session.facts, []
+        again, session.again = session.again, False
+        if token or facts:
+            self._report(session, token, facts)
+        elif again:
+            self.take(Task(namespace=session.namespace, workflow_id=session.workflow_id, run_id=session.run_id, queue=""))
 
     def _open(self, request: ClaimWorkflow, reply: WorkflowClaimed) -> Session | None:
         assert reply.started is not None
@@ -173,8 +198,10 @@ class Decider:
         for fact in session.facts:
             self._report_alone(session, fact)
         session.facts = []
-        if not token:
-            return
+        if token:
+            self._release(session, token, fault)
+
+    def _release(self, session: Session, token: str, fault: Mismatch | OldBuild | Stale) -> None:
         head = {
             "namespace": session.namespace,
             "workflow_id": session.workflow_id,
@@ -346,12 +373,7 @@ class Decider:
             return
         if not self._feed(session, reply.events, reply.covered, reply.history_bytes, reply.token):
             return
-        facts, session.facts = session.facts, []
-        again, session.again = session.again, False
-        if reply.token or facts:
-            self._report(session, reply.token, facts)
-        elif again:
-            self.take(Task(namespace=session.namespace, workflow_id=session.workflow_id, run_id=session.run_id, queue=""))
+        self._go_on(session, reply.token)
 
     def _drop_after(self, session: Session, reply: Reported) -> None:
         self._sessions.drop(session)
