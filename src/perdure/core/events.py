@@ -398,6 +398,8 @@ AnyEvent: TypeAlias = InputEvent | RecordedCommand | EngineEvent
 History: TypeAlias = list[AnyEvent]
 
 CLOSING: Final = (Completed, Failed, Cancelled, ContinuedAsNew, Terminated, TimedOut)
+CLOSING_KINDS: Final = frozenset[type](CLOSING)
+"""Kinds of events after which a history has no other."""
 
 
 def is_input(event: AnyEvent) -> bool:

@@ -7,6 +7,7 @@ may be forgotten at any time; nothing that is true of a run depends on them.
 from msgspec import Struct, field
 
 from perdure.core.events import (
+    CLOSING_KINDS,
     ActivityScheduled,
     AnyEvent,
     Attribute,
@@ -142,4 +143,4 @@ class WorkflowState(Struct, kw_only=True):
 
 def is_closing(event: AnyEvent) -> bool:
     """True for an event after which a history has no other."""
-    return isinstance(event, (ClosingEvent, Terminated, TimedOut))
+    return type(event) in CLOSING_KINDS

@@ -308,7 +308,9 @@ class ShardOwner:
     def offer(self, live: LiveWorkflow) -> None:
         """Offer the run to a worker if it has something to decide and is not on offer or claimed already."""
         run = live.state.run
-        if run is not None and run.wants_decision and run.claim is None and not live.offered_at:
+        if run is None or not run.wants_decision or run.claim is not None:
+            live.offered_at = 0  # whoever reported has taken the offer up, or there is nothing to offer
+        elif not live.offered_at:
             live.offered_at = self._around.clock.now()
             self._around.exits.publish(workflow_task(live.state, run))
 

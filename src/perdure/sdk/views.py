@@ -113,7 +113,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Raw):
         return None if is_absent(value) else CONVERTER.decode(value, Any, "payload")
     if isinstance(value, tuple):
-        return [plain(item) for item in value]
+        return [plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, dict):
         return {key: plain(item) for key, item in cast("dict[str, Any]", value).items()}
     return value

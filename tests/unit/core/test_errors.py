@@ -38,6 +38,7 @@ FIELDS = {
     "ActivityError": {"name": "charge", "attempts": 3, "kind": "heartbeat"},
     "ChildWorkflowError": {"name": "ship", "attempts": 1, "kind": "cancelled"},
     "WorkflowAlreadyStarted": {"run_id": "r1"},
+    "WorkflowClosed": {"run_id": "r-1"},
     "ResourceExhausted": {"retry_after": 0.25},
 }
 

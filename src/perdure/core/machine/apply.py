@@ -10,7 +10,7 @@ from perdure.core import events as ev
 from perdure.core import notes as nt
 from perdure.core import volatile as vo
 from perdure.core.limits import LIMITS
-from perdure.core.payload import ABSENT, Payload
+from perdure.core.payload import ABSENT, size_of
 from perdure.core.state import ActivityState, RunState, WorkflowState
 from perdure.core.transition import Transition
 
@@ -36,27 +36,24 @@ def _run(state: WorkflowState) -> RunState:
     return state.run
 
 
-def _size(payloads: tuple[Payload, ...]) -> int:
-    return sum(len(bytes(payload)) for payload in payloads)
-
-
-def _appended(run: RunState, event: ev.AnyEvent) -> None:
+def _appended(state: WorkflowState, event: ev.Event) -> RunState:
+    run = state.run
+    assert run is not None, "an entry before the run's start"
     assert event.id == run.length + 1, f"event {event.id} after {run.length}"
     run.length = event.id
     if event.time > run.last_time:
         run.last_time = event.time
+    return run
 
 
-def _input(state: WorkflowState, event: Any) -> RunState:
-    run = _run(state)
-    _appended(run, event)
+def _input(state: WorkflowState, event: ev.Event) -> RunState:
+    run = _appended(state, event)
     run.last_input = event.id
     return run
 
 
 def _command(state: WorkflowState, event: ev.CommandEvent) -> RunState:
-    run = _run(state)
-    _appended(run, event)  # type: ignore[arg-type]
+    run = _appended(state, event)
     if event.based_on > run.decided:
         run.decided = event.based_on
         _covered(run, event.based_on)
@@ -93,7 +90,7 @@ def _started(state: WorkflowState, event: ev.Started) -> None:
         run.status = "paused"
     run.length = run.last_input = event.id
     run.last_time = event.time
-    run.bytes = _size(event.input)
+    run.bytes = size_of(event.input)
     state.run = run
     state.start_request_id = event.request_id
 
@@ -116,7 +113,7 @@ def _timer_fired(state: WorkflowState, event: ev.TimerFired) -> None:
 def _signal_received(state: WorkflowState, event: ev.SignalReceived) -> None:
     run = _input(state, event)
     run.unseen_signals.append(event)
-    run.bytes += _size(event.input)
+    run.bytes += size_of(event.input)
     if event.signal_id:
         remember(state.signal_ids, event.signal_id, event.time)
 
@@ -139,7 +136,7 @@ def _activity_scheduled(state: WorkflowState, event: ev.ActivityScheduled) -> No
     run = _command(state, event)
     run.activities[event.id] = ActivityState(event=event)
     run.ordinals[event.name] = event.ordinal
-    run.bytes += _size(event.input)
+    run.bytes += size_of(event.input)
 
 
 def _activity_cancel_requested(state: WorkflowState, event: ev.ActivityCancelRequested) -> None:
@@ -191,9 +188,7 @@ def _closed_by_code(state: WorkflowState, event: ev.ClosingEvent) -> None:
 
 
 def _closed_by_engine(state: WorkflowState, event: ev.Terminated | ev.TimedOut) -> None:
-    run = _run(state)
-    _appended(run, event)
-    _close(run, event)
+    _close(_appended(state, event), event)
     if isinstance(event, ev.Terminated) and event.request_id:
         remember(state.terminate_ids, event.request_id, event.time)
 

@@ -1,6 +1,6 @@
 """What happens to a run that outgrows its limits: it fails, with a failure that names the limit, its value and the setting."""
 
-from perdure.core.events import CommandEvent, Failed, is_input
+from perdure.core.events import CLOSING_KINDS, CommandEvent, Failed
 from perdure.core.failure import Failure
 from perdure.core.limits import LIMITS
 from perdure.core.machine.outcome import Draft
@@ -33,8 +33,7 @@ def fail_if_too_long(draft: Draft) -> None:
     limit = draft.run.started.limits.history_max
     if draft.length < limit or draft.changes or not draft.events:
         return
-    last = draft.events[-1]
-    if not is_input(last) and last.type in {"completed", "failed", "cancelled", "continued_as_new", "terminated", "timed_out"}:
+    if type(draft.events[-1]) in CLOSING_KINDS:
         return
     fail_run(
         draft,

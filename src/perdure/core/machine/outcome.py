@@ -85,19 +85,22 @@ class Draft:
 
     def succeed(self, started: Started) -> None:
         """Open a successor run, in the same transition; nothing may be added to the old one after."""
-        self._seal()
+        if self.events or self.notes:
+            self._seal()
+        self.next_note = 1
         self.events = [started]
         self.length = started.id
 
     def _seal(self) -> None:
-        if self.events or self.notes:
-            first = self.events[0] if self.events else None
-            if type(first) is Started:
-                run_id = first.run_id
-            else:
+        first = self.events[0] if self.events else None
+        run = self.run
+        if type(first) is Started:
+            run_id = first.run_id
+        else:
+            if run.unnoted or run.seen > run.covered:
                 self._note_what_waits()
-                run_id = self.run.started.run_id
-            self.changes.append(RunChange(run_id=run_id, events=tuple(self.events), notes=tuple(self.notes)))
+            run_id = run.started.run_id
+        self.changes.append(RunChange(run_id=run_id, events=tuple(self.events), notes=tuple(self.notes)))
         self.events, self.notes, self.next_note = [], [], 1
 
     def _note_what_waits(self) -> None:
@@ -134,7 +137,8 @@ class Draft:
 
     def outcome(self, reply: AnyReply) -> Outcome:
         """Everything collected, as one outcome."""
-        self._seal()
+        if self.events or self.notes:
+            self._seal()
         transition = None
         if self.changes:
             transition = Transition(

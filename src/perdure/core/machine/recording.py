@@ -7,7 +7,7 @@ from perdure.core import commands as cm
 from perdure.core import events as ev
 from perdure.core.machine.activities import cancel_unclaimed, due
 from perdure.core.machine.outcome import Draft
-from perdure.core.payload import Payload
+from perdure.core.payload import size_of
 from perdure.core.requests import TimerDue
 
 
@@ -55,10 +55,6 @@ def unbuilt(command: cm.AnyCommand) -> bool:
     return type(command) not in _RECORD
 
 
-def payload_bytes(payloads: tuple[Payload, ...]) -> int:
-    return sum(len(bytes(payload)) for payload in payloads)
-
-
 def _schedule(recorder: Recorder, command: cm.ScheduleActivity, based_on: int) -> None:
     draft = recorder.draft
     event = ev.ActivityScheduled(
@@ -85,7 +81,7 @@ def _schedule(recorder: Recorder, command: cm.ScheduleActivity, based_on: int) -
     )
     draft.add(event)
     recorder.scheduled.append(event)
-    recorder.size += payload_bytes(event.input)
+    recorder.size += size_of(event.input)
     if event.schedule_to_close:
         draft.wake(event.time + event.schedule_to_close, due(draft, event.id, 1, "schedule_to_close"))
     if event.schedule_to_start:

@@ -8,7 +8,7 @@ there. Proven on the models in tests/property; the paragraphs "Fused reports" an
 from itertools import takewhile
 
 from perdure.core.commands import ContinueAsNew
-from perdure.core.events import ActivityCompleted
+from perdure.core.events import CLOSING_KINDS, ActivityCompleted, CommandEvent
 from perdure.core.limits import LIMITS
 from perdure.core.machine.activities import attempt_failed, granted, task_of
 from perdure.core.machine.claims import build_fault, hold
@@ -68,6 +68,7 @@ class _Judge:
         "last",
         "recorder",
         "refused",
+        "refused_build",
         "report",
         "right",
         "run",
@@ -91,9 +92,11 @@ class _Judge:
         self.seen = 0
         self.dropped = 0
         self.ended: set[int] = set()
+        self.refused_build = bool(run.failed_builds or run.refused_builds) and bool(build_fault(run, request.build_id))
 
     def judge(self) -> Outcome:
-        for step in self._steps():
+        steps = self.report.steps if type(self.report.closing) is not ContinueAsNew else self._steps()
+        for step in steps:
             if isinstance(step, Commands):
                 self._commands(step)
             elif isinstance(step, ActivitySucceeded):
@@ -113,7 +116,8 @@ class _Judge:
         """The steps to go through. Once code has continued as new at an input before the first fact, facts do not matter any more; let
         one cut the close off here, and its signals would be covered before they could be carried over."""
         report = self.report
-        if type(report.closing) is not ContinueAsNew or report.closing.at > report.based_on or not (self.right and self.fence):
+        closing = report.closing
+        if closing is None or closing.at > report.based_on or not (self.right and self.fence):
             return report.steps
         commands = tuple(takewhile(lambda step: type(step) is Commands, report.steps))
         self.dropped = sum(1 for step in report.steps if type(step) is not Commands)
@@ -121,7 +125,7 @@ class _Judge:
 
     def _may_decide(self) -> bool:
         """Commands before a fact need the claim and the fence; after one, an exact prefix and the fact as it was fed."""
-        if self.cut or not self.fence or build_fault(self.run, self.report.build_id):
+        if self.cut or not self.fence or self.refused_build:
             return False
         return self.exact if self.has_facts else self.right
 
@@ -165,7 +169,8 @@ class _Judge:
             self.accepted = self.accepted and not fact.fed_at
             return
         draft = self.draft
-        good = fed_exactly and bool(fact.fed_at) and self._last_time() <= fact.fed_at <= draft.now + AHEAD
+        last_time = draft.events[-1].time if draft.events else self.run.last_time
+        good = fed_exactly and bool(fact.fed_at) and last_time <= fact.fed_at <= draft.now + AHEAD
         if good:
             draft.time = fact.fed_at
         draft.add(
@@ -180,9 +185,6 @@ class _Judge:
         if not good:
             self.cut = True
             self.accepted = self.accepted and not fact.fed_at
-
-    def _last_time(self) -> int:
-        return self.draft.events[-1].time if self.draft.events else self.run.last_time
 
     def _erred(self, fact: ActivityErred) -> None:
         activity = self._claimed(fact)
@@ -209,11 +211,15 @@ class _Judge:
 
     def _outcome(self) -> Outcome:
         draft, run, report = self.draft, self.run, self.report
-        closed = bool(draft.changes) or (bool(draft.events) and draft.events[-1].type in _CLOSED)
+        closed = bool(draft.changes) or (bool(draft.events) and type(draft.events[-1]) in CLOSING_KINDS)
         if self.seen and not closed:
             draft.volatile.append(SeenTo(self.seen))
         decided = self._decided()
-        covered = max(run.seen_to, decided, self.seen)
+        covered = run.seen_to
+        if decided > covered:
+            covered = decided
+        if self.seen > covered:
+            covered = self.seen
         if (decided != run.decided or self.seen) and not draft.changes:
             self._note_build()
         if report.notes and self.accepted and not draft.changes:
@@ -240,11 +246,11 @@ class _Judge:
         return draft.outcome(reply)
 
     def _decided(self) -> int:
-        for event in reversed(self.draft.events):
-            based_on = getattr(event, "based_on", 0)
-            if based_on:
-                return max(based_on, self.run.decided)
-        return self.run.decided
+        decided = self.run.decided
+        for event in self.draft.events:
+            if isinstance(event, CommandEvent) and event.based_on > decided:
+                decided = event.based_on
+        return decided
 
     def _note_build(self) -> None:
         draft = self.draft
@@ -291,11 +297,14 @@ class _Judge:
     def _settle_claim(self, reply: Reported, covered: int) -> None:
         """Whoever reported in full and has more to feed keeps (or gets) the claim; else it ends."""
         run, report, draft = self.run, self.report, self.draft
-        last_input = max((e.id for e in draft.events if not getattr(e, "based_on", 0)), default=run.last_input)
+        last_input = run.last_input
+        for event in draft.events:
+            if not isinstance(event, CommandEvent):
+                last_input = event.id
         more = self.refused or (last_input > covered and not run.paused)
         warm = report.based_on > 0 and self.accepted
         free = run.claim is None or self.right
-        if warm and more and free and not build_fault(run, report.build_id):
+        if warm and more and free and not self.refused_build:
             reply.token = report.token if self.right else f"{report.nonce}.w"
             hold(draft, reply.token, report.worker, report.build_id, report.lives_for)
         elif self.right:
@@ -303,6 +312,3 @@ class _Judge:
         holder = report.worker if warm else ("" if run.sticky == report.worker else run.sticky)
         if holder != run.sticky:
             draft.volatile.append(HeldWarm(holder))
-
-
-_CLOSED = frozenset({"completed", "failed", "cancelled", "continued_as_new", "terminated", "timed_out"})
