@@ -38,6 +38,7 @@ class Attempt:
         "_frontend",
         "_loop",
         "_stopping",
+        "begun",
         "cancelled",
         "claim",
         "task",
@@ -49,6 +50,7 @@ class Attempt:
     ) -> None:
         self.claim = claim
         self.task: asyncio.Task[Any] | None = None
+        self.begun = False
         self.cancelled = False
         self.wanted = True
         self._frontend = frontend
@@ -155,7 +157,8 @@ class Attempt:
         self.wanted = self.wanted and wanted
         if not self.cancelled:
             self.cancelled = True
-            if self.task is not None:
+            # A task cancelled before its first step never runs a line, not even the ones that would report it.
+            if self.task is not None and self.begun:
                 self.task.cancel()
 
 
@@ -193,6 +196,7 @@ class Attempts:
         return self.stopping
 
     async def _run(self, definition: Activity[..., Any], attempt: Attempt) -> None:
+        attempt.begun = True
         activity_context.set(attempt)
         claim = attempt.claim
         scheduled = claim.scheduled
@@ -200,6 +204,8 @@ class Attempts:
         fact: Fact | None = None
         called = False
         try:
+            if attempt.cancelled:
+                raise asyncio.CancelledError  # noqa: TRY301 – it was cancelled before it began
             args, kwargs = signature.unbind(scheduled.input, scheduled.keywords)
             called = True
             fn: Any = definition.fn
