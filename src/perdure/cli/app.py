@@ -7,11 +7,11 @@ from typing import Final
 
 from cyclopts import App, CycloptsError, Parameter
 
-from perdure.cli.exits import BROKEN_PIPE, INTERRUPTED, OK, UNAVAILABLE, complain, say
+from perdure.cli.exits import BROKEN_PIPE, INTERRUPTED, OK, complain, is_expected, say
 from perdure.cli.version import version
-from perdure.core.errors import InvalidArgument, PerdureError
 
-EPILOGUE: Final = (
+ABOUT: Final = (
+    "Durable execution for Python: run workflows that survive crashes, and look into them.\n\n"
     "Data goes to standard output, everything else to standard error. Exit codes: 0 ok, 1 workflow failed / replay mismatch / "
     "corruption, 2 usage, 3 not found, 4 conflict, 5 refused, 6 unavailable, 124 timeout."
 )
@@ -21,8 +21,7 @@ def build() -> App:
     """All commands."""
     app = App(
         name="perdure",
-        help="Durable execution for Python: run workflows that survive crashes, and look into them.",
-        help_epilogue=EPILOGUE,
+        help=ABOUT,
         help_format="plaintext",
         help_formatter="default" if sys.stdout.isatty() else "plain",
         version_flags=[],
@@ -54,26 +53,27 @@ def run(tokens: Sequence[str]) -> int:
         code = build()(list(tokens), exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except CycloptsError as error:
-        return complain(InvalidArgument(str(error)), as_json=as_json)
+        from perdure.core.errors import InvalidArgument
+
+        return complain(InvalidArgument(" ".join(str(error).split())), as_json=as_json)
     except BrokenPipeError:
         os.dup2(
             os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
         )  # whoever read has enough; the last flush must not complain
         return BROKEN_PIPE
-    except (PerdureError, TimeoutError) as error:
-        return complain(error, as_json=as_json)
-    except OSError as error:
-        complain(error, as_json=as_json)
-        return UNAVAILABLE
     except KeyboardInterrupt:
         say("perdure: interrupted")
         return INTERRUPTED
+    except Exception as error:
+        if not is_expected(error):
+            raise
+        return complain(error, as_json=as_json)
     return code if isinstance(code, int) else OK
 
 
 def wants_json(tokens: Sequence[str]) -> bool:
     """True when errors are to be JSON: needed also when the tokens cannot be parsed."""
-    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=False):
         if token == "--":  # noqa: S105  no password
             return False
         if token in {"-o", "--output"} and following in {"json", "jsonl"}:

@@ -5,6 +5,7 @@ local socket of the command line; an HTTP server takes its place beside it witho
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -14,7 +15,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 from cyclopts import Parameter
 
@@ -53,14 +54,15 @@ def dev(
     if reload:
         sys.dont_write_bytecode = True  # compiled files are told apart by whole seconds, and authors are faster
         grace = min(grace, RELOAD_GRACE_S)
-    try:
-        loaded = _loaded(modules)
-    except Exception as error:
-        if not reload:
-            raise
-        return _wait_for_better(error, modules, output)
-    plan = _Plan(loaded, data, tuple(queue or ()), grace, reload, output)
-    end = asyncio.run(_serve(plan))
+    own = sys.stdout
+    with contextlib.redirect_stdout(sys.stderr):  # what modules, workflows and activities print is none of this command's data
+        try:
+            loaded = _loaded(modules)
+        except Exception as error:
+            if not reload:
+                raise
+            return _wait_for_better(error, modules, output)
+        end = asyncio.run(_serve(_Plan(loaded, data, tuple(queue or ()), grace, reload, output, own)))
     if end is not None:
         return end
     _start_again()
@@ -75,6 +77,8 @@ class _Plan:
     grace: float
     reload: bool
     output: Output
+    own: TextIO
+    """Where the command's own data goes."""
 
 
 def _loaded(modules: tuple[str, ...]) -> list[ModuleType]:
@@ -103,7 +107,8 @@ async def _serve(plan: _Plan) -> int | None:
         async with AsyncExitStack() as stack:
             for service in _ways_in(node, plan.data):
                 await stack.enter_async_context(service)
-            _announce(node, plan)
+            with contextlib.redirect_stdout(plan.own):
+                _announce(node, plan)
             end = await _until(node, stop, reload=plan.reload)
     finally:
         await _stop(node)

@@ -8,8 +8,6 @@ import re
 import sys
 from typing import Final
 
-from perdure.core import errors
-
 OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
@@ -21,25 +19,34 @@ TIMEOUT: Final = 124
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
-_CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
-    (errors.InvalidArgument, USAGE),
-    (errors.NotFound, NOT_FOUND),
-    (errors.WorkflowAlreadyStarted, CONFLICT),
-    (errors.AlreadyExists, CONFLICT),
-    (errors.WorkflowClosed, CONFLICT),
-    (errors.ResourceExhausted, REFUSED),
-    (errors.LimitExceeded, REFUSED),
-    (errors.PermissionDenied, REFUSED),
-    (errors.Unavailable, UNAVAILABLE),
-    (TimeoutError, TIMEOUT),
-)
-
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def is_expected(error: BaseException) -> bool:
+    """True for what can happen to a command without anything being wrong with its code."""
+    from perdure.core.errors import PerdureError
+
+    return isinstance(error, (PerdureError, TimeoutError, OSError))
 
 
 def code_of(error: BaseException) -> int:
     """The exit code an error stands for."""
-    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
+    from perdure.core import errors
+
+    codes: tuple[tuple[type[BaseException], int], ...] = (
+        (errors.InvalidArgument, USAGE),
+        (errors.NotFound, NOT_FOUND),
+        (errors.WorkflowAlreadyStarted, CONFLICT),
+        (errors.AlreadyExists, CONFLICT),
+        (errors.WorkflowClosed, CONFLICT),
+        (errors.ResourceExhausted, REFUSED),
+        (errors.LimitExceeded, REFUSED),
+        (errors.PermissionDenied, REFUSED),
+        (errors.Unavailable, UNAVAILABLE),
+        (TimeoutError, TIMEOUT),
+        (OSError, UNAVAILABLE),
+    )
+    return next((code for kind, code in codes if isinstance(error, kind)), FAILED)
 
 
 def complain(error: BaseException, *, as_json: bool) -> int:
@@ -60,9 +67,11 @@ def complain(error: BaseException, *, as_json: bool) -> int:
 
 def name_of(error: BaseException) -> str:
     """The error's stable code."""
-    if isinstance(error, errors.PerdureError):
+    from perdure.core.errors import PerdureError, Unavailable
+
+    if isinstance(error, PerdureError):
         return error.code
-    return "TIMEOUT" if isinstance(error, TimeoutError) else "ERROR"
+    return "TIMEOUT" if isinstance(error, TimeoutError) else Unavailable.code if isinstance(error, OSError) else "ERROR"
 
 
 def shown(text: str) -> str:
