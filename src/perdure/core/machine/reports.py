@@ -7,7 +7,7 @@ there. Proven on the models in tests/property; the paragraphs "Fused reports" an
 
 from itertools import takewhile
 
-from perdure.core.commands import ContinueAsNew
+from perdure.core.commands import ClosingCommand, ContinueAsNew
 from perdure.core.events import CLOSING_KINDS, ActivityCompleted, CommandEvent
 from perdure.core.limits import LIMITS
 from perdure.core.machine.activities import attempt_failed, granted, task_of
@@ -103,9 +103,9 @@ class _Judge:
                 self._succeeded(step)
             else:
                 self._erred(step)
-        if self.report.closing is not None:
-            self._closing()
-        elif self.recorder.placed and (why := too_large(len(self.recorder.placed), self.recorder.size)):
+        closing = self.report.closing
+        closes = closing is not None and self._closes(closing)
+        if not closes and self.recorder.placed and (why := too_large(len(self.recorder.placed), self.recorder.size)):
             fail_run(self.draft, why)
         fail_if_too_long(self.draft)
         return self._outcome()
@@ -196,16 +196,18 @@ class _Judge:
         self.last = self.draft.length
         self.cut = True
 
-    def _closing(self) -> None:
-        closing = self.report.closing
-        if not self._may_decide() or (closing is not None and closing.at > self.last):
+    def _closes(self, closing: ClosingCommand) -> bool:
+        """True when the run is closed now, by its code."""
+        if not self._may_decide() or closing.at > self.last:
             self.cut = True
             self.accepted = False
-        elif not self.has_facts and not may_close(self.draft, self.report, LIMITS.close_refusals_max):
+            return False
+        if not self.has_facts and not may_close(self.draft, self.report, LIMITS.close_refusals_max):
             self.refused = True
             self.draft.volatile.append(CloseRefused())
-        else:
-            close(self.draft, self.report, self.last)
+            return False
+        close(self.draft, self.report, self.last)
+        return True
 
     # ----------------------------------------------------------------------------------------------------------- outcome
 
@@ -235,7 +237,7 @@ class _Judge:
             length=length,
             decided=decided,
             covered=covered,
-            close_refused=self.refused,
+            close_refused=self.refused and not closed,
             closed=closed,
             history_bytes=run.bytes + self.recorder.size,
             activities=activities,
