@@ -396,7 +396,7 @@ def test_a_failed_sync_ends_the_node(place: Path) -> None:
         code, said = running.ended()
         assert code == 1
         assert "the disk is gone" in said
-        assert "Traceback" not in said
+        assert "Traceback" not in said, said
 
 
 @pytest.mark.parametrize(

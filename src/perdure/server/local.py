@@ -53,13 +53,13 @@ class LocalServer:
         self.path = directory / SOCKET
         self._frontend = frontend
         self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[Any]] = set()
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Raises `Unavailable` or OSError when the socket cannot be made."""
         bound = local_socket.bind(self.path)
         try:
-            self._server = await asyncio.start_server(self._serve, sock=bound, limit=QUESTION_BYTES_MAX)
+            self._server = await asyncio.start_server(self._welcome, sock=bound, limit=QUESTION_BYTES_MAX)
         except BaseException:
             bound.close()
             raise
@@ -82,20 +82,24 @@ class LocalServer:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
+    def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Called for every connection. The task is this server's own, so that `stop` can end it and wait for it."""
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer), name="perdure local connection")
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
         connection = _Connection(self._frontend, reader, writer)
         try:
-            if len(self._serving) >= CONNECTIONS_MAX:
+            if len(self._serving) > CONNECTIONS_MAX:
                 await connection.say(0, ResourceExhausted(f"{CONNECTIONS_MAX} connections are open at once (connections_max)"))
-                return
-            self._serving.add(task)
-            await connection.serve()
+            else:
+                await connection.serve()
         except* ConnectionError:
             pass  # the asker is gone, and nobody else cares
+        except* Exception:
+            log.exception("a connection of the local socket failed")
         finally:
-            self._serving.discard(task)
             writer.close()
 
 

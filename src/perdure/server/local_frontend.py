@@ -5,6 +5,7 @@ Waits are the node's: nothing is asked twice and nothing is polled. When the nod
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -13,7 +14,7 @@ from msgspec import MsgspecError, Raw, json
 from perdure.core.description import Description
 from perdure.core.errors import InvalidArgument, PerdureError, Unavailable
 from perdure.core.replies import AnyReply, RunResult
-from perdure.core.requests import AnyRequest
+from perdure.core.requests import AnyRequest, ClientRequest
 from perdure.ports import Answer as Answering
 from perdure.ports import Clock, Deliver, Record, RunFilter, RunPage, Subscription, TaskKind, WorkerIdentity
 from perdure.runtime import local_socket
