@@ -302,7 +302,12 @@ class EngineFrontend:
                 apply(state, entry)
             assert state.run is not None
             return describe(state, state.run, self._clock.now())
-        return describe(live.state, run, self._clock.now())
+        description = describe(live.state, run, self._clock.now())
+        if live.uncommitted:  # what it says leaves only when it is durable
+            if live.held is not None:
+                self._owner((namespace, workflow_id)).release(live)
+            await self._settled()
+        return description
 
     async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
         return await self._store.runs(filter, limit, cursor)

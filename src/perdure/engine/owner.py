@@ -214,7 +214,8 @@ class ShardOwner:
             # Workflow code may run before what it is fed is durable: nothing it asks for leaves before the commit that covers it.
             if type(outcome.reply) is not NotWanted or "nothing new" in outcome.reply.reason:
                 live.offered_at = 0
-            self._let_go(outcome)
+            if outcome.wakes:
+                self._let_go(outcome)
             if answer is not None:
                 answer(outcome.reply, None)
             return
@@ -289,7 +290,8 @@ class ShardOwner:
             self._lost(live, error, pending.answer)
             return
         outcome, answer = pending.outcome, pending.answer
-        self._let_go(outcome)
+        if outcome.tasks or outcome.wakes or outcome.cancels:
+            self._let_go(outcome)
         if live.waiters:
             self._wake_waiters(live, pending.transition)
         if answer is not None:

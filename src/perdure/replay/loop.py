@@ -345,7 +345,10 @@ class WorkflowLoop(RefusedCalls):
         self._closed, self._accepts = True, False
         self._start_timer, self._cancel_timer, self._now = _no_timer, _no_cancel, _no_time
         self.workflow_context = None
-        self.call_inside(self._let_go)
+        if any(not task.done() for task in self._tasks):
+            self.call_inside(self._let_go)
+        else:
+            self._tasks, self._ready = [], []
 
     def _let_go(self) -> None:
         tasks, self._tasks = self._tasks, []

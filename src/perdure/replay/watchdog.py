@@ -67,7 +67,7 @@ class SystemClocks:
         return clock_gettime(clock)
 
 
-class _Watched:
+class WatchedThread:
     """One thread that runs workflow code. It writes `label` and `number`; all else is the watchdog's."""
 
     __slots__ = ("began_cpu", "began_wall", "clock", "label", "number", "reported", "seen")
@@ -81,6 +81,15 @@ class _Watched:
         self.began_cpu = 0.0
         self.reported = 0
 
+    def begin(self, label: str) -> None:
+        """An activation of the run `label` begins."""
+        self.number += 1
+        self.label = label
+
+    def end(self) -> None:
+        """It came back."""
+        self.label = None
+
 
 class Watchdog:
     """Reports each activation that uses more than `limit_s` of CPU, once, and again past ten limits.
@@ -92,22 +101,25 @@ class Watchdog:
         self._limit_s = limit_s
         self._report = report
         self._clocks = clocks or SystemClocks()
-        self._threads: dict[int, _Watched] = {}
+        self._threads: dict[int, WatchedThread] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
     def begin(self, label: str) -> None:
         """An activation of the run `label` begins on this thread."""
-        watched = self._threads.get(get_ident())
-        if watched is None:
-            watched = self._threads[get_ident()] = _Watched(self._clocks.cpu_clock_of_this_thread())
-        watched.number += 1
-        watched.label = label
+        self.this_thread().begin(label)
 
     def end(self) -> None:
         """It came back."""
         self._threads[get_ident()].label = None
+
+    def this_thread(self) -> "WatchedThread":
+        """Where this thread writes down its activations itself: for callers that stay on it."""
+        watched = self._threads.get(get_ident())
+        if watched is None:
+            watched = self._threads[get_ident()] = WatchedThread(self._clocks.cpu_clock_of_this_thread())
+        return watched
 
     def watch(self, label: str) -> AbstractContextManager[None]:
         """`begin` and `end` around a block."""
@@ -148,7 +160,7 @@ class Watchdog:
         with suppress(Exception):  # a failing report must not end the watch; the reporter owns its errors
             self._report(blocked)
 
-    def _judge(self, ident: int, watched: _Watched) -> BlockedLoop | None:
+    def _judge(self, ident: int, watched: WatchedThread) -> BlockedLoop | None:
         label, number = watched.label, watched.number
         if label is None:
             return None
@@ -166,7 +178,7 @@ class Watchdog:
         watched.reported = level
         return _blocked(label, cpu_s, wall_s, frame)
 
-    def _cpu(self, ident: int, watched: _Watched) -> float | None:
+    def _cpu(self, ident: int, watched: WatchedThread) -> float | None:
         if watched.clock is None:
             return None
         try:

@@ -30,7 +30,7 @@ from perdure.core.tasks import Task
 from perdure.ports import Chance, Frontend, WorkerIdentity
 from perdure.replay.mismatch import Mismatch, OldBuild, Stale
 from perdure.replay.runner import Runner
-from perdure.replay.watchdog import Watchdog
+from perdure.replay.watchdog import WatchedThread
 from perdure.sdk.registry import Registry
 from perdure.worker.attempts import Fact
 from perdure.worker.sessions import Session, Sessions
@@ -56,7 +56,7 @@ class Decider:
         room: Callable[[int], int],
         begin: Callable[[ActivityClaim], None],
         unreserve: Callable[[int], None],
-        watchdog: Watchdog,
+        watched: WatchedThread,
     ) -> None:
         self._frontend = frontend
         self._chance = chance
@@ -68,7 +68,7 @@ class Decider:
         self._room = room
         self._begin = begin
         self._unreserve = unreserve
-        self._watchdog = watchdog
+        self.watched = watched
         self._serial = count(1)
         self._unknown: set[str] = set()
         self._cut: set[str] = set()
@@ -179,7 +179,7 @@ class Decider:
         """Feed what came from the engine; false when the run cannot go on here (it is then given back and dropped)."""
         runner = session.runner
         runner.context.history_bytes = history_bytes
-        self._watchdog.begin(session.workflow_id)
+        self.watched.begin(session.workflow_id)
         try:
             runner.advance(events, covered)
         except (Mismatch, OldBuild, Stale) as fault:
@@ -190,7 +190,7 @@ class Decider:
             self._give_back(session, token, Mismatch(f"running the workflow failed: {error!r}"))
             return False
         finally:
-            self._watchdog.end()
+            self.watched.end()
         return True
 
     def _give_back(self, session: Session, token: str, fault: Mismatch | OldBuild | Stale) -> None:
@@ -292,7 +292,7 @@ class Decider:
                 continue
             number += 1
             time = max(self._frontend.now(), runner.context.time)
-            self._watchdog.begin(session.workflow_id)
+            self.watched.begin(session.workflow_id)
             try:
                 runner.feed_fact(
                     ActivityCompleted(id=number, time=time, command=fact.command, result=fact.result, attempt=fact.attempt)
@@ -300,7 +300,7 @@ class Decider:
             except (Mismatch, OldBuild, Stale):
                 return None
             finally:
-                self._watchdog.end()
+                self.watched.end()
             commands = runner.take()
             steps.append(
                 ActivitySucceeded(command=fact.command, attempt=fact.attempt, token=fact.token, result=fact.result, fed_at=time)

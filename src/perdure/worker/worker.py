@@ -17,8 +17,8 @@ from perdure.worker.sessions import Sessions
 
 log = logging.getLogger(__name__)
 
-WORKFLOW_CREDITS: Final = 1_000_000
-"""Workflow tasks are run as they come; they need no slot."""
+WORKFLOW_CREDITS: Final = 1 << 60
+"""Workflow tasks are run as they come; they need no slot, and no credit is ever given back."""
 
 
 class TaskWorker:
@@ -65,7 +65,7 @@ class TaskWorker:
             self._reserve,
             self._begin,
             self._unreserve,
-            self._watchdog,
+            self._watchdog.this_thread(),
         )
 
     @property
@@ -92,6 +92,7 @@ class TaskWorker:
     def begin(self) -> None:
         """Take tasks from now on. Needs the running loop; nothing runs before the caller gives it a turn."""
         self._loop = asyncio.get_running_loop()
+        self.decider.watched = self._watchdog.this_thread()
         if self._blocked_after > 0:
             self._watchdog.start()
         self._started = True
@@ -134,12 +135,8 @@ class TaskWorker:
             try:
                 if task.command:
                     self._take_activity(task)
-                else:
-                    if not self._stopped:
-                        self.decider.take(task)
-                    for line in self._workflow_lines:
-                        line.grant(1)
-                        break
+                elif not self._stopped:
+                    self.decider.take(task)
             except Exception:
                 log.exception("taking a task of workflow %r failed", task.workflow_id)
 
