@@ -50,6 +50,7 @@ class LiveWorkflow:
                 continue
             if events[0].id == 1:
                 self.history = list(events)
+                self.offered_at = 0  # what was on offer was the run before
             elif self.history is not None:
                 self.history.extend(events)
 

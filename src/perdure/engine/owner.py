@@ -18,7 +18,15 @@ from perdure.core.machine import Outcome, apply, apply_transition, decide
 from perdure.core.machine.claims import workflow_task
 from perdure.core.machine.wakes import tasks_of, wakes_of
 from perdure.core.replies import NotWanted, Rejection, Reported, WorkflowClaimed
-from perdure.core.requests import ActivityDue, AnyRequest, ClaimWorkflow, ReleaseWorkflow, Report, StartWorkflow
+from perdure.core.requests import (
+    ActivityDue,
+    AnyRequest,
+    ClaimWorkflow,
+    ReleaseWorkflow,
+    Report,
+    StartWorkflow,
+    WorkflowClaimDue,
+)
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.transition import Transition, joined
 from perdure.engine.committer import Committer
@@ -226,7 +234,7 @@ class ShardOwner:
             self._around.committer.append(_Barrier(answer, outcome.reply, None))
         elif answer is not None:
             answer(outcome.reply, None)
-        if kind is Report:
+        if kind is Report or kind is WorkflowClaimDue:
             self.offer(live)
         elif kind is ReleaseWorkflow:
             if isinstance(request, ReleaseWorkflow) and request.why == "unknown_type":
