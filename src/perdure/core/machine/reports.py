@@ -2,7 +2,7 @@
 
 Facts are judged alone, by their own claim. Commands before the first fact follow the decision fence. Commands after a fact are accepted
 only if the fact was, at the time its worker fed it, and nothing but this report's own events came after `based_on`; else they are cut
-there. Proven on the models in tests/property; the paragraphs "Fused reports" and "Closing" of ARCHITECTURE.md say why.
+there. Proven on the models in tests/property; docs/adr/0005 says what goes wrong with wider rules.
 """
 
 from itertools import takewhile
