@@ -55,6 +55,8 @@ class Worker:
         self.claims: dict[tuple[str, int], ActivityClaim] = {}
 
     def drop(self) -> None:
+        if self.runner is not None:
+            self.runner.close()
         self.runner, self.token = None, ""
 
 
@@ -106,6 +108,9 @@ class Life:
             self.judge()
         except Exception as error:
             raise LifeError(f"seed {self.seed}: {type(error).__name__}: {error}\n{self.tale()}") from error
+        finally:
+            for worker in self.workers:
+                worker.drop()
         return self.counts
 
     def tale(self) -> str:
@@ -146,7 +151,9 @@ class Life:
         again = self.signals and self.random.random() < 0.15
         signal_id = self.random.choice(self.signals) if again else self.fresh("s")
         self.owner.now += 1
-        reply = self.ask(SignalWorkflow(workflow_id="w", signal=SignalBody(name=name, signal_id=signal_id)))
+        reply = self.ask(
+            SignalWorkflow(workflow_id="w", signal=SignalBody(name=name, signal_id=signal_id, input=(text(signal_id),)))
+        )
         if isinstance(reply, Rejection):
             assert self.is_over, reply
             return
@@ -472,8 +479,9 @@ class Life:
         cancels = 0
         for history in self.owner.histories.values():
             runner = self.replay(history, 2)
+            runner.close()
             if not self.deploys:
-                self.replay(history, 1)
+                self.replay(history, 1).close()
             fates.update(self.fates(history, runner))
             cancels += runner.cancels
         for signal_id in self.signals:
