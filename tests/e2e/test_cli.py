@@ -19,7 +19,7 @@ import pytest
 
 import perdure
 
-FLOWS = '''
+FLOWS = """
 import asyncio, errno, os
 from perdure import activity, workflow
 
@@ -59,10 +59,10 @@ async def breaks() -> None:
 @workflow
 async def echo(value: object) -> object:
     return value
-'''
+"""
 
 RENAMED = FLOWS.replace("first = await greet(name)", "first = 'hello ' + name")
-PRINTS_OTHER = FLOWS.replace('return first + mark', 'return first + mark + "?"')
+PRINTS_OTHER = FLOWS.replace("return first + mark", 'return first + mark + "?"')
 
 
 class Node:
@@ -72,7 +72,7 @@ class Node:
         self.data = data
         command = [sys.executable, "-m", "perdure", "dev", *options, "--data", str(data), "-o", "json"]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=data.parent, preexec_fn=limit
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=data.parent, preexec_fn=limit  # noqa: PLW1509  no threads here
         )
         self.facts: dict[str, Any] = {}
 
@@ -184,7 +184,11 @@ def test_a_failed_workflow_is_exit_code_1(node: Node) -> None:
     told = node.run("workflow", "result", "bad", "-o", "json")
     outcome = json.loads(told.stdout)
     assert told.returncode == 1
-    assert (outcome["status"], outcome["failure"]["type"], outcome["failure"]["message"]) == ("failed", "ValueError", "too late")
+    assert (outcome["status"], outcome["failure"]["type"], outcome["failure"]["message"]) == (
+        "failed",
+        "ValueError",
+        "too late",
+    )
     assert "result" not in outcome
     words = node.run("workflow", "result", "bad")
     assert (words.returncode, words.stdout) == (1, "")
@@ -300,7 +304,9 @@ def test_a_taken_id_and_a_closed_run_are_exit_code_4(node: Node) -> None:
 def test_waiting_too_long_is_exit_code_124(node: Node) -> None:
     """Both ways of waiting give up and leave the run alone."""
     assert node.run("workflow", "result", "open", "--timeout", "0.05").returncode == 124
-    done = node.run("workflow", "start", "waits", "--id", "t1", "--input", '"x"', "--wait", "--wait-timeout", "0.05", "-o", "json")
+    done = node.run(
+        "workflow", "start", "waits", "--id", "t1", "--input", '"x"', "--wait", "--wait-timeout", "0.05", "-o", "json"
+    )
     assert done.returncode == 124
     assert json.loads(one_line(done.stderr))["error"]["code"] == "TIMEOUT"
     assert json.loads(node.run("workflow", "describe", "t1", "-o", "json").stdout)["status"] == "running"

@@ -142,10 +142,10 @@ def fault_of(error: PerdureError) -> Fault:
 
 
 def error_of(fault: Fault) -> PerdureError:
-    """The error again; of one whose class is not known here, or has other fields, the message is kept."""
+    """The error again. Of a class not known here, or with other fields, what is known is kept: the message above all."""
     kind: Any = BY_CODE.get(fault.code, PerdureError)
     try:
         error: PerdureError = kind(fault.message, **fault.fields)
     except TypeError:
-        return PerdureError(fault.message)
+        error = kind(fault.message)
     return error

@@ -100,24 +100,25 @@ def read_runs(lines: Iterable[bytes]) -> Iterator[ExportedRun]:
     Raises `InvalidArgument` for text that is no export, or of a later format; `ExportDamaged` for one that is not whole any more.
     """
     reader: _RunReader | None = None
-    number = 0
+    number = runs = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         if reader is None:
-            reader = _RunReader(_header(line, number), line)
+            reader = _RunReader(_header(line, number, is_first=not runs), line)
+            runs += 1
         elif (run := reader.take(line, number)) is not None:
             yield run
             reader = None
     if reader is not None:
         raise ExportDamaged(f"the export ends in the middle of run {reader.header.run_id}, after line {number}")
-    if number == 0:
+    if not runs:
         raise InvalidArgument("it holds no exported run: it is empty")
 
 
-def _header(line: bytes, number: int) -> Header:
+def _header(line: bytes, number: int, *, is_first: bool) -> Header:
     if not line.startswith(_FRONT) or b'"history"' not in line[:40]:
-        if number == 1:
+        if is_first:
             raise InvalidArgument("it holds no exported run: it does not begin with a header")
         raise ExportDamaged(f"line {number} stands where a run's header should be")
     parsed = _parsed(line, number)

@@ -1,0 +1,29 @@
+"""What is typed after `--input`: JSON as it stands, and a hint for the commonest mistake."""
+
+import pytest
+
+from perdure.cli.workflow import payloads
+from perdure.core.errors import InvalidArgument
+
+
+def test_json_is_taken_as_it_stands() -> None:
+    """Digits and order are kept; newlines between tokens, which would tear lines apart, are not."""
+    typed = ["1.10", "123456789012345678901234567890", '{"b":1,\n"a":[ ]}', "null"]
+    assert [bytes(payload) for payload in payloads(typed)] == [
+        *(b"1.10", b"123456789012345678901234567890", b'{"b":1,"a":[]}', b"null"),
+    ]
+    assert payloads(None) == []
+
+
+@pytest.mark.parametrize("text", ["", "bob", "{", "NaN", "1 2", "'x'", '"\ud800"', "[" * 100_000])
+def test_what_is_no_json_is_refused(text: str) -> None:
+    """With a short message, however long the text is."""
+    with pytest.raises(InvalidArgument, match="is not JSON") as told:
+        payloads([text])
+    assert len(str(told.value)) < 250
+
+
+def test_a_bare_word_gets_a_hint() -> None:
+    """Shells eat quotes, and everybody falls for it once."""
+    with pytest.raises(InvalidArgument, match="quotes of its own"):
+        payloads(["bob"])
