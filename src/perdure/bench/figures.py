@@ -10,7 +10,8 @@ from msgspec import Struct
 from perdure.bench.machine import Machine
 
 COMMITS_OFF_MAX: Final = 0.02
-"""Commits per workflow of one client may be so far from steps + 1: a start whose first step takes more than 2 ms to be decided is written by itself. On a busy machine that happens now and then."""
+"""So far may commits per workflow of one client be from steps + 1: a start whose first step takes more than 2 ms to be decided is
+written by itself, which happens now and then on a busy machine."""
 
 
 class Spread(Struct, frozen=True, kw_only=True):
