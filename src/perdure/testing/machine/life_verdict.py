@@ -1,0 +1,63 @@
+"""What is judged when a life is over: every history replays, every message had one fate, every new path has its marker."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.core import commands as cm
+from perdure.core import events as ev
+from perdure.testing.machine.life_world import World
+from perdure.testing.machine.toy import LifeRunner
+
+
+def judge(life: World) -> None:
+    """Replay every history with every build that may meet it, and count what became of every message."""
+    fates: Counter[str] = Counter()
+    cancels = 0
+    for history in life.owner.histories.values():
+        runner = _replay(life, history, 2)
+        runner.close()
+        if not life.deploys:
+            _replay(life, history, 1).close()
+        fates.update(_fates(history, runner))
+        cancels += runner.cancels
+    for signal_id in life.signals:
+        assert fates[signal_id] == 1, f"signal {signal_id} was taken or counted {fates[signal_id]} times"
+    life.counts["runs"] += len(life.owner.histories)
+    if life.cancelled and not _late_cancel(life.owner.history):
+        assert cancels == 1, f"a cancel was seen {cancels} times"
+
+
+def _late_cancel(history: Sequence[Any]) -> bool:
+    """The cancel came when main had ended already."""
+    return any(isinstance(event, ev.CancelRequested) and event.id > history[-1].at for event in history)
+
+
+def _replay(life: World, history: Sequence[Any], build: int) -> LifeRunner:
+    closing = history[-1]
+    assert isinstance(closing, ev.ClosingEvent), closing
+    runner = life.make_runner(build, life.plan, history[0])
+    body = [e for e in history[:-1] if isinstance(e, ev.CommandEvent) or e.id <= closing.based_on]
+    runner.advance(body, len(history))
+    new = runner.take()
+    assert not new, f"replay of a closed run asks for more: {new}"
+    ending = runner.ending
+    assert ending is not None, f"closed with {closing}, replay goes on"
+    assert ending.at == closing.at, f"closed with {closing}, replayed {ending}"
+    if isinstance(ending, cm.CompleteWorkflow) and isinstance(closing, ev.Completed):
+        assert bytes(ending.result) == bytes(closing.result), "another result"
+    marked = {e.change_id for e in history if isinstance(e, ev.VersionMarked)}
+    taken = {change_id for change_id, new_path in runner.paths.items() if new_path}
+    assert taken == marked, f"paths {taken} and markers {marked}"
+    return runner
+
+
+def _fates(history: Sequence[Any], runner: LifeRunner) -> list[str]:
+    """Ids of the signals this run took or was closed with."""
+    closing = history[-1]
+    if isinstance(closing, ev.ContinuedAsNew):
+        return list(runner.handled)
+    unseen = [e.signal_id for e in history if isinstance(e, ev.SignalReceived) and e.id > closing.based_on]
+    left = [signal.signal_id for signal in runner.untaken()]
+    assert closing.unseen_signals == len(unseen) + len(left), f"{closing} counts wrongly: {unseen} {left}"
+    return [*runner.handled, *unseen, *left]

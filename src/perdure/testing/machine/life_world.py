@@ -1,0 +1,55 @@
+"""What the people of one life share: chance, the owner, the plan of the workflow, letters under way, and what was promised to clients."""
+
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from perdure.core.replies import Rejection
+from perdure.testing.machine.sole_owner import SoleOwner
+from perdure.testing.machine.toy import MakeRunner, Plan
+
+if TYPE_CHECKING:
+    from perdure.testing.machine.life_worker import Letter
+
+
+class World:
+    """`deploys`: build 2 replaces build 1 on the way. `checked`: the laws are held against every step (by default in every eighth life)."""
+
+    def __init__(self, seed: int, make_runner: MakeRunner, *, deploys: bool | None = None, checked: bool | None = None) -> None:
+        self.random = random = Random(seed)
+        self.seed = seed
+        self.make_runner = make_runner
+        self.deploys = random.random() < 0.7 if deploys is None else deploys
+        self.plan = Plan(
+            limit=random.randint(2, 6),
+            activities=random.randint(1, 4),
+            fan=random.randint(1, 2),
+            continues=random.random() < 0.5,
+            receives=random.random() < 0.5,
+        )
+        self.owner = SoleOwner(checked=seed % 8 == 0 if checked is None else checked)
+        self.letters: list[Letter] = []
+        self.signals: list[str] = []
+        self.cancelled = 0
+        self.refusals: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.serial = 0
+
+    def fresh(self, prefix: str) -> str:
+        self.serial += 1
+        return f"{prefix}{self.serial}"
+
+    def ask(self, request: Any) -> Any:
+        decided = self.owner.bring(request)
+        return decided if isinstance(decided, Rejection) else decided.reply
+
+    @property
+    def is_over(self) -> bool:
+        return not self.owner.run.is_open
+
+    def tale(self) -> str:
+        lines = [str(self.plan)]
+        for run_id, history in self.owner.histories.items():
+            lines.append(run_id)
+            lines += [f"  {event}" for event in history]
+        return "\n".join(lines)
