@@ -12,7 +12,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from math import ceil
-from typing import Any, Final, NoReturn, TypeVar
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 from perdure.replay.teardown import forget
 
@@ -22,7 +23,10 @@ WORLD: Final = "world"
 """The process nobody kills: clients, the outside world, the hand that does the faults."""
 
 
-class Deadlock(AssertionError):
+_SUSPENDABLE: Final[Any] = (CoroutineType, GeneratorType, AsyncGeneratorType)
+
+
+class DeadlockError(AssertionError):
     """Nothing is ready and no timer is set: whatever is still awaited will never come."""
 
 
@@ -84,10 +88,15 @@ class SeededLoop(asyncio.AbstractEventLoop):
         self._running = False
         self._closed = False
 
+    @classmethod
+    def of(cls, chance: random.Random, start: int, *, shuffle: bool = True) -> Self:
+        """A loop; sockets, signals and subprocesses, which asyncio's loops also have, are left out on purpose."""
+        return cls(chance, start, shuffle=shuffle)
+
     # -------------------------------------------------------------------------------------------------------------- running
 
     def run_until_complete(self, future: Any) -> Any:
-        """Run until it is done. Raises `Deadlock` when it never will be."""
+        """Run until it is done. Raises `DeadlockError` when it never will be."""
         events._set_running_loop(self)
         self._running = True
         try:
@@ -105,7 +114,7 @@ class SeededLoop(asyncio.AbstractEventLoop):
             return
         handle = self._pick()
         process = handle.process
-        if handle._cancelled or process in self._dead:  # type: ignore[attr-defined]
+        if handle._cancelled or process in self._dead:
             return
         if process in self._frozen:
             self._frozen[process].append(handle)
@@ -131,10 +140,10 @@ class SeededLoop(asyncio.AbstractEventLoop):
 
     def _next_timer(self) -> None:
         timers = self._timers
-        while timers and (timers[0][2]._cancelled or timers[0][2].process in self._dead):  # type: ignore[attr-defined]
+        while timers and (timers[0][2]._cancelled or timers[0][2].process in self._dead):
             heapq.heappop(timers)
         if not timers:
-            raise Deadlock("nothing is ready and no timer is set")
+            raise DeadlockError("nothing is ready and no timer is set")
         self.now = max(self.now, timers[0][0])
         while timers and timers[0][0] <= self.now:
             self._ready.append(heapq.heappop(timers)[2])
@@ -184,9 +193,9 @@ class SeededLoop(asyncio.AbstractEventLoop):
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> SeededHandle:  # type: ignore[override]
+    ) -> SeededHandle:
         return self.at(self.now + max(0, ceil(delay * 1e6)), callback, *args, context=context)
 
     def call_at(self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> SeededHandle:  # type: ignore[override]
@@ -213,7 +222,7 @@ class SeededLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> "asyncio.Future[Any]":
         return SeededFuture(loop=self)
 
-    def create_task(self, coro: Any, **keywords: Any) -> "SeededTask[Any]":  # type: ignore[override]
+    def create_task(self, coro: Any, **keywords: Any) -> "SeededTask[Any]":
         task: SeededTask[Any] = SeededTask(coro, loop=self, process=self.process, **keywords)
         self._tasks.append(task)
         if len(self._tasks) > 500:
@@ -223,7 +232,7 @@ class SeededLoop(asyncio.AbstractEventLoop):
     def get_task_factory(self) -> None:
         return None
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:
+    def run_in_executor(self, *_: Any) -> NoReturn:  # type: ignore[override]
         raise RuntimeError("there are no threads in a simulation: its activities are async")
 
     # ---------------------------------------------------------------------------------------------------------------- state
@@ -261,17 +270,26 @@ class SeededLoop(asyncio.AbstractEventLoop):
 
 
 def _forget(task: "SeededTask[Any]") -> None:
-    """Let go of a task's coroutine, and of whatever it awaits, without running a line of either."""
+    """Let go of a task's coroutine, of whatever it awaits, and of coroutines it holds and never awaited, without running a line."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     suspended: Any = task.get_coro()
     while suspended is not None:
-        if hasattr(suspended, "cr_await") or hasattr(suspended, "gi_yieldfrom") or hasattr(suspended, "ag_await"):
+        if isinstance(suspended, _SUSPENDABLE):
             forget(suspended)
+            _forget_held(suspended)
         suspended = (
             getattr(suspended, "cr_await", None)
             or getattr(suspended, "gi_yieldfrom", None)
             or getattr(suspended, "ag_await", None)
         )
+
+
+def _forget_held(suspended: Any) -> None:
+    frame = getattr(suspended, "cr_frame", None)
+    if frame is not None:
+        for value in frame.f_locals.values():
+            if isinstance(value, CoroutineType) and value.cr_frame is not None and not value.cr_running:
+                forget(value)
 
 
 class LoopClock:

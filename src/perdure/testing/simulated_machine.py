@@ -6,7 +6,7 @@ becomes of it, `Wire` how a worker in another process does: late, out of order, 
 
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, TypeVar, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace

@@ -20,7 +20,7 @@ from perdure.sdk.client import Client
 from perdure.testing.chance import SeededChance
 from perdure.testing.seeded_loop import SeededLoop
 from perdure.testing.simulated_machine import Door, Machine, Setup
-from perdure.testing.simulation_checks import Acknowledged, Broken, check_world, told
+from perdure.testing.simulation_checks import Acknowledged, BrokenWorldError, check_world, told, workflow_ids
 from perdure.testing.unkind_broker import Unkindness
 from perdure.testing.workloads import WORKLOADS, Ledger, Services, Workload, all_things
 
@@ -100,7 +100,7 @@ class World:
     def __init__(self, plan: Plan) -> None:
         name = str(plan.seed)
         self.plan = plan
-        self.loop = SeededLoop(random.Random(f"{name} order"), START_US, shuffle=plan.shuffle)
+        self.loop = SeededLoop.of(random.Random(f"{name} order"), START_US, shuffle=plan.shuffle)
         self.chance = random.Random(f"{name} world")
         self.ledger = Ledger(random.Random(f"{name} ledger"), fails=plan.fails, forgets=plan.forgets)
         self.workloads: Sequence[Workload] = [WORKLOADS[number] for number in sorted({kind for kind, _ in plan.plays})]
@@ -108,7 +108,7 @@ class World:
         self.machine = Machine(self.loop, name, plan.setup, lambda build: all_things(self.workloads, services, build))
         door = Door(self.machine, random.Random(f"{name} door"))
         self.client = Client(door, SeededChance(random.Random(f"{name} ids").getrandbits(60), self.machine.clock))
-        self.acknowledged = Acknowledged()
+        self.acknowledged: Acknowledged = []
         self.runs = 0
 
     # ---------------------------------------------------------------------------------------------------------------- stage
@@ -124,7 +124,7 @@ class World:
                 await asyncio.sleep(0.01 + self.chance.random() * 0.3)
 
     def acknowledged_signal(self, workflow_id: str, signal_id: str) -> None:
-        self.acknowledged.signals.append((workflow_id, signal_id))
+        self.acknowledged.append((workflow_id, signal_id))
 
     # ------------------------------------------------------------------------------------------------------------------ run
 
@@ -150,23 +150,36 @@ class World:
         self.runs = await check_world(node, self.acknowledged)
         repaired = machine.repaired + node.frontend.sweeper.repaired
         if not self.plan.faults and self.plan.setup.unkindness == Unkindness() and not self.plan.setup.wires and repaired:
-            raise Broken(f"law woken: in a kind world the sweeper had to repair {repaired} things")
+            raise BrokenWorldError(f"law woken: in a kind world the sweeper had to repair {repaired} things")
         await machine.stop()
         if self.loop.errors:
-            raise Broken("errors nobody looked at: " + "; ".join(self.loop.errors[:3]))
+            raise BrokenWorldError("errors nobody looked at: " + "; ".join(self.loop.errors[:3]))
 
     async def _play(self, kind: int, number: int) -> None:
         await asyncio.sleep(self.chance.random() * 2.0)
-        await WORKLOADS[kind].play(self, number)
+        try:
+            await WORKLOADS[kind].play(self, number)
+        except Exception as error:
+            raise BrokenWorldError(
+                f"{WORKLOADS[kind].name}: {type(error).__name__}: {error}", await self._told(number)
+            ) from error
 
-    async def _end(self, plays: "list[asyncio.Task[None]]") -> None:
+    async def _told(self, number: int) -> list[str]:
+        """The histories of one play: its workflow ids end with its number."""
+        node = self.machine.node
+        if node is None:
+            return ["(the machine is down)"]
+        ids = [id for id in await workflow_ids(node) if id.endswith(f"-{number}")]
+        return [line for id in ids for line in (id, *told(await node.store.load("default", id)))]
+
+    async def _end(self, plays: "Sequence[asyncio.Task[None]]") -> None:
         """Wait for all plays; the first that fails, fails the world."""
         done, late = await asyncio.wait(plays, timeout=END_S, return_when=asyncio.FIRST_EXCEPTION)
         for play in plays:
             if play in done and not play.cancelled() and (error := play.exception()) is not None:
                 raise error
         if late:
-            raise Broken(await self._stuck())
+            raise BrokenWorldError(await self._stuck())
 
     async def _stuck(self) -> str:
         node = self.machine.node
@@ -202,7 +215,7 @@ class World:
 
     # --------------------------------------------------------------------------------------------------------------- faults
 
-    async def _do_faults(self, plays: "list[asyncio.Task[None]]") -> None:
+    async def _do_faults(self, plays: "Sequence[asyncio.Task[None]]") -> None:
         for fault in self.plan.faults:
             await asyncio.sleep(self.chance.random() * 1.5)
             if all(play.done() for play in plays):
@@ -237,8 +250,7 @@ class World:
             machine.thaw(process)
 
     def _cut(self, done: "asyncio.Future[None]") -> None:
-        if self.machine.node is not None:
-            self.machine.kill()
+        self.machine.kill()  # also in the middle of a boot
         done.set_result(None)
 
     def digest(self) -> str:
@@ -254,10 +266,11 @@ class World:
 def simulate(seed: int) -> Verdict:
     """Run one seed. Never raises for what it finds: the verdict says it."""
     world = World(plan(seed))
-    fault, history = "", ()
+    fault = ""
+    history: tuple[str, ...] = ()
     try:
         world.loop.run_until_complete(world.run())
-    except Broken as broken:
+    except BrokenWorldError as broken:
         fault, history = f"{broken}", broken.history
     except Exception as error:  # noqa: BLE001 – whatever went wrong is the finding
         fault = f"{type(error).__name__}: {error}"

@@ -1,11 +1,11 @@
 """What must be true when a simulated world has come to rest, whatever was done to it: histories, acknowledgements, state, replay.
 
-Reads the store and the node's memory; changes nothing. The first thing found wrong is raised as `Broken`, with the history at fault.
+Reads the store and the node's memory; changes nothing. The first thing found wrong is raised as `BrokenWorldError`, with the history at fault.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -14,11 +14,12 @@ from perdure.core.machine import apply_transition
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.transition import Transition
 from perdure.node import Node
+from perdure.ports import RunFilter
 from perdure.replay.history import replay_history
 from perdure.testing.machine.laws import BrokenLawError, check_event, durable
 
 
-class Broken(AssertionError):
+class BrokenWorldError(AssertionError):
     """Something that must be true is not. `history` is that of the run at fault, one line an entry."""
 
     def __init__(self, message: str, history: Sequence[str] = ()) -> None:
@@ -26,25 +27,32 @@ class Broken(AssertionError):
         self.history = tuple(history)
 
 
-class Acknowledged:
-    """What clients were promised."""
+Acknowledged: TypeAlias = list[tuple[str, str]]
+"""Signals clients were promised: (workflow id, signal id). Starts and cancels are checked by the workloads that made them."""
 
-    def __init__(self) -> None:
-        self.signals: list[tuple[str, str]] = []
-        self.ids: dict[str, None] = {}
+
+async def workflow_ids(node: Node) -> list[str]:
+    """Every workflow id the store knows, sorted."""
+    found: set[str] = set()
+    cursor = ""
+    while True:
+        page = await node.store.runs(RunFilter(), 1_000, cursor)
+        found.update(item.workflow_id for item in page.items)
+        cursor = page.cursor
+        if not cursor:
+            return sorted(found)
 
 
 async def check_world(node: Node, acknowledged: Acknowledged) -> int:
-    """Check every workflow id the world has started; the number of runs checked."""
+    """Check every workflow id there is, and that what was promised is there; the number of runs checked."""
     runs = 0
-    signals = Counter(acknowledged.signals)
-    for workflow_id in acknowledged.ids:
+    ids = await workflow_ids(node)
+    for workflow_id in ids:
         transitions = await node.store.load("default", workflow_id)
-        _check(transitions, workflow_id, bool(transitions), "an acknowledged start is not in the store")
-        wanted = {signal for id, signal in signals if id == workflow_id}
+        wanted = {signal for id, signal in acknowledged if id == workflow_id}
         runs += _check_id(node, workflow_id, transitions, wanted)
-    for live in node.frontend.live_workflows():
-        _check((), live.state.workflow_id, not live.held and not live.uncommitted, "something is still on its way")
+    if lost := {id for id, _ in acknowledged} - set(ids):
+        raise BrokenWorldError(f"law kept: signals to {sorted(lost)} were acknowledged, the store does not know them")
     return runs
 
 
@@ -65,7 +73,7 @@ def _check_id(node: Node, workflow_id: str, transitions: Sequence[Transition], w
 
 def _check(transitions: Iterable[Transition], workflow_id: str, holds: bool, what: str) -> None:
     if not holds:
-        raise Broken(f"{workflow_id}: {what}", told(transitions))
+        raise BrokenWorldError(f"{workflow_id}: {what}", told(transitions))
 
 
 def told(transitions: Iterable[Transition]) -> list[str]:
@@ -85,30 +93,26 @@ def _check_history(workflow_id: str, run_id: str, history: list[Any], transition
             check_event(known, event)
             known.append(event)
     except BrokenLawError as broken:
-        raise Broken(f"{workflow_id}, run {run_id}: {broken}", told(transitions)) from broken
+        raise BrokenWorldError(f"{workflow_id}, run {run_id}: {broken}", told(transitions)) from broken
     ends = sum(is_closing(event) for event in history)
     _check(transitions, workflow_id, ends == 1, f"run {run_id} has {ends} closing events")
 
 
 def _check_replay(node: Node, workflow_id: str, history: list[Any], transitions: Sequence[Transition]) -> None:
     """The very build that decided last must reproduce every run, cold at once and one input at a time."""
-    definition = node.registry.workflow(history[0].workflow_type)
+    definition: Any = node.registry.workflow(history[0].workflow_type)
     assert definition is not None
     for one_at_a_time in (False, True):
         try:
-            runner = replay_history(
-                definition, history, workflow_id=workflow_id, strict=True, one_at_a_time=one_at_a_time
-            )
+            runner = replay_history(definition, history, workflow_id=workflow_id, strict=True, one_at_a_time=one_at_a_time)
         except Exception as error:
             how = "one at a time" if one_at_a_time else "at once"
             words = " ".join(str(getattr(error, name, "")) for name in ("reason", "expected", "found"))
-            raise Broken(f"{workflow_id}: does not replay {how}: {error!r} {words}", told(transitions)) from error
+            raise BrokenWorldError(f"{workflow_id}: does not replay {how}: {error!r} {words}", told(transitions)) from error
         runner.close()
 
 
-def _check_signals(
-    workflow_id: str, histories: list[list[Any]], wanted: set[str], transitions: Sequence[Transition]
-) -> None:
+def _check_signals(workflow_id: str, histories: list[list[Any]], wanted: set[str], transitions: Sequence[Transition]) -> None:
     received = Counter(
         event.signal_id
         for history in histories

@@ -23,13 +23,13 @@ PATIENT: Final = Retry(initial=0.05, max_interval=2.0)
 """Retries until it works; soon enough that no simulation waits long."""
 
 
-class BrokenPromise(AssertionError):
+class BrokenPromiseError(AssertionError):
     """A workload found something that must not be."""
 
 
 def promise(holds: bool, what: str) -> None:
     if not holds:
-        raise BrokenPromise(what)
+        raise BrokenPromiseError(what)
 
 
 class Ledger:
@@ -84,16 +84,19 @@ class Stage(Protocol):
         ...
 
 
-class Workload(Protocol):
-    """One kind of load. `play` runs instance `number` from its start to its end and checks it; it raises `BrokenPromise`."""
+class Workload:
+    """One kind of load: a name, and for each build what a worker must know (the last one serves later builds too)."""
 
     name: ClassVar[str]
+    builds: ClassVar[tuple[tuple[object, ...], ...]]
 
-    def things(self, build: int) -> Sequence[object]:
-        """What a worker of that build must know."""
-        ...
+    def things(self, build: int) -> tuple[object, ...]:
+        """What a worker of that build registers."""
+        return self.builds[min(build, len(self.builds)) - 1]
 
-    async def play(self, stage: Stage, number: int) -> None: ...
+    async def play(self, stage: Stage, number: int) -> None:
+        """Run instance `number` from its start to its end and check it. Raises `BrokenPromiseError`."""
+        raise NotImplementedError
 
 
 class Services:
@@ -140,7 +143,7 @@ class Services:
         return attempt
 
     @activity(retry=Retry(initial=0.1, max_attempts=2), start_to_close=1.0)
-    async def never_in_time(self, subject: str) -> None:
+    async def never_in_time(self) -> None:
         await self._sleep(60.0)
 
     @activity(retry=PATIENT, heartbeat=3.0)
@@ -172,13 +175,11 @@ async def order_saga(order: str, refuse: bool) -> str:
     return receipt
 
 
-class Orders:
+class Orders(Workload):
     """Charge and ship; a shipment that is refused is paid back. Every effect happens once, for every order."""
 
     name = "orders"
-
-    def things(self, build: int) -> Sequence[object]:
-        return (order_saga,)
+    builds = ((order_saga,),)
 
     async def play(self, stage: Stage, number: int) -> None:
         order, refuse = f"order-{number}", stage.chance.random() < 0.3
@@ -208,13 +209,11 @@ async def gate(rounds: int) -> list[str]:
     return taken
 
 
-class RacingSignals:
+class RacingSignals(Workload):
     """Signals that race timers, some sent twice under one id. Each is taken once, none is lost."""
 
     name = "racing signals"
-
-    def things(self, build: int) -> Sequence[object]:
-        return (gate,)
+    builds = ((gate,),)
 
     async def play(self, stage: Stage, number: int) -> None:
         id, rounds = f"gate-{number}", stage.chance.randint(1, 4)
@@ -230,23 +229,23 @@ class RacingSignals:
 @workflow
 async def tally(seen: int, goal: int) -> int:
     """Continues as new after every third signal; counts them all."""
-    for _ in range(3):
-        if seen == goal:
-            return seen
+    taken = 0
+    while seen < goal:
+        if taken == 3:
+            workflow.continue_as_new(seen, goal)
+        taken += 1
         await workflow.receive("tick", int)
         seen += 1
         if seen % 2:
             await Services.part(f"tally {workflow.info().workflow_id}", seen)
-    workflow.continue_as_new(seen, goal)
+    return seen
 
 
-class SteadySender:
+class SteadySender(Workload):
     """A steady stream of signals against a workflow that keeps continuing as new: none is lost, none counted twice."""
 
     name = "steady sender"
-
-    def things(self, build: int) -> Sequence[object]:
-        return (tally,)
+    builds = ((tally,),)
 
     async def play(self, stage: Stage, number: int) -> None:
         id, goal = f"tally-{number}", stage.chance.randint(2, 10)
@@ -275,13 +274,11 @@ async def fan_out(id: str, width: int) -> int:
     return sum(parts) + first[0]
 
 
-class FanOut:
+class FanOut(Workload):
     """Many activities at once; each part is done once and its result arrives in its place."""
 
     name = "fan-out"
-
-    def things(self, build: int) -> Sequence[object]:
-        return (fan_out,)
+    builds = ((fan_out,),)
 
     async def play(self, stage: Stage, number: int) -> None:
         id, width = f"fan-{number}", stage.chance.randint(1, 12)
@@ -300,21 +297,19 @@ async def trying(id: str) -> list[str]:
     except (ValueError, ConnectionError, errors.ActivityError) as error:  # the last one when its last worker was lost
         said.append(type(error).__name__)
     try:
-        await Services.never_in_time(id)
+        await Services.never_in_time()
     except errors.ActivityError as error:
         said.append(error.kind)
     said.append(str(await Services.slow_at_first(id) > 1))
     return said
 
 
-class Timeouts:
+class Timeouts(Workload):
     """Retries that run out, attempts that pass their time: the workflow hears which."""
 
     name = "timeouts"
     ends: ClassVar[tuple[FailureKind, ...]] = ("start_to_close", "lost")
-
-    def things(self, build: int) -> Sequence[object]:
-        return (trying,)
+    builds = ((trying,),)
 
     async def play(self, stage: Stage, number: int) -> None:
         id = f"try-{number}"
@@ -331,13 +326,11 @@ async def heart(id: str, steps: int) -> int:
     return await Services.beating(id, steps)
 
 
-class Heartbeats:
+class Heartbeats(Workload):
     """An activity that falls silent is tried again, from where it last said it was."""
 
     name = "heartbeats"
-
-    def things(self, build: int) -> Sequence[object]:
-        return (heart,)
+    builds = ((heart,),)
 
     async def play(self, stage: Stage, number: int) -> None:
         id, steps = f"heart-{number}", stage.chance.randint(2, 6)
@@ -364,13 +357,11 @@ async def stoppable(id: str) -> str:
     return "done"
 
 
-class Stopping:
+class Stopping(Workload):
     """Cancel or terminate at any instant. A cancelled run cleans up; whatever ended, ended once."""
 
     name = "stopping"
-
-    def things(self, build: int) -> Sequence[object]:
-        return (stoppable,)
+    builds = ((stoppable,),)
 
     async def play(self, stage: Stage, number: int) -> None:
         id = f"stop-{number}"
@@ -429,13 +420,11 @@ async def deployed_2(id: str) -> str:
     return await Services.charge(id)
 
 
-class Deploys:
+class Deploys(Workload):
     """Code changes under open runs, with version markers: every run ends as if nothing had happened."""
 
     name = "deploys"
-
-    def things(self, build: int) -> Sequence[object]:
-        return (deployed_1 if build == 1 else deployed_2,)
+    builds = ((deployed_1,), (deployed_2,))
 
     async def play(self, stage: Stage, number: int) -> None:
         id = f"deploy-{number}"
@@ -458,13 +447,11 @@ async def short(id: str, stamp: int) -> int:
     return stamp
 
 
-class Duplicates:
+class Duplicates(Workload):
     """Several starts of one id at once, each with its own request id: one run, and those who may attach get it."""
 
     name = "duplicates"
-
-    def things(self, build: int) -> Sequence[object]:
-        return (short,)
+    builds = ((short,),)
 
     async def play(self, stage: Stage, number: int) -> None:
         id = f"twin-{number}"
