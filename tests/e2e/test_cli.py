@@ -56,6 +56,14 @@ async def breaks() -> None:
     await break_disk()
     await greet("nobody")
 
+@activity
+async def hang() -> None:
+    await asyncio.Event().wait()
+
+@workflow
+async def hangs() -> None:
+    await hang()
+
 @workflow
 async def echo(value: object) -> object:
     return value
@@ -72,7 +80,12 @@ class Node:
         self.data = data
         command = [sys.executable, "-m", "perdure", "dev", *options, "--data", str(data), "-o", "json"]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=data.parent, preexec_fn=limit  # noqa: PLW1509  no threads here
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=data.parent,
+            preexec_fn=limit,  # noqa: PLW1509  no threads here
         )
         self.facts: dict[str, Any] = {}
 
@@ -155,8 +168,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def test_a_node_says_what_it_serves(node: Node) -> None:
     """One line of JSON: where, what, and as which process."""
     assert node.facts["pid"] == node.process.pid
-    assert node.facts["workflows"] == ["breaks", "echo", "fails", "hello", "waits"]
-    assert node.facts["activities"] == ["break_disk", "greet"]
+    assert node.facts["workflows"] == ["breaks", "echo", "fails", "hangs", "hello", "waits"]
+    assert node.facts["activities"] == ["break_disk", "greet", "hang"]
     assert node.facts["queues"] == ["default"]
     assert stat.S_IMODE((node.data / "socket").stat().st_mode) == 0o600
 
@@ -360,6 +373,39 @@ def test_a_node_stops_cleanly(place: Path, number: int) -> None:
     with Node(place, "flows.py") as again:
         assert again.run("workflow", "signal", "w", "x", "--input", "1").returncode == 0
         assert again.run("workflow", "result", "w").stdout == "1\n"
+
+
+def test_the_grace_period_is_a_bound(place: Path) -> None:
+    """An activity that does not end holds a stopping node up so long and no longer; the run is there afterwards."""
+    with Node(place, "flows.py", "--grace", "0.1") as running:
+        hang(running)
+        code, said = running.stop()
+        assert code == 0, said
+    assert json.loads(cli("workflow", "describe", "h", "-o", "json", data=place).stdout)["status"] == "running"
+
+
+def test_a_second_signal_is_not_patient(place: Path) -> None:
+    """Whoever asks twice does not wait for the grace period; nothing acknowledged is lost by that."""
+    with Node(place, "flows.py") as running:
+        hang(running)
+        running.process.send_signal(signal.SIGINT)
+        assert "30 s" in running.process.stderr.readline()
+        code, said = running.stop(signal.SIGINT)
+        assert code == 130
+        assert "at once" in said
+    with Node(place, "flows.py") as again:
+        assert again.run("workflow", "terminate", "h").returncode == 0
+
+
+def hang(running: Node) -> None:
+    """Start the run `h` and wait until its activity has begun."""
+    assert running.run("workflow", "start", "hangs", "--id", "h").returncode == 0
+
+    def begun() -> bool:
+        pending = json.loads(running.run("workflow", "describe", "h", "-o", "json").stdout).get("pending", [])
+        return any(item["kind"] == "activity" and item.get("state") == "running" for item in pending)
+
+    until(begun)
 
 
 def waiter(data: Path, workflow_id: str) -> subprocess.Popen[str]:

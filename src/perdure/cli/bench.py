@@ -1,16 +1,6 @@
-"""`perdure bench …`: the commands around `perdure.bench`, which reads its own options."""
+"""`perdure bench …`: measuring. Each benchmark is a function of `perdure.bench` that says its own options."""
 
-from typing import Annotated
-
-from cyclopts import App, Parameter
+from cyclopts import App
 
 app = App(name="bench", help="Measure.")
-
-
-@app.command(help_flags=[])
-def embedded(*options: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
-    """Measure the embedded engine on this machine. Its own options: perdure bench embedded --help."""
-    from importlib import import_module
-
-    code: int = import_module("perdure.bench.embedded").main(list(options))
-    return code
+app.command("perdure.bench.embedded:main", name="embedded", help="Measure the embedded engine on this machine.")

@@ -52,22 +52,23 @@ def moment(instant: datetime | None, empty: str = "") -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Columns; on a terminal drawn by rich, else padded with blanks."""
     lines = [[shown(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        _draw(head, lines)
-        return
     widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    if sys.stdout.isatty():
+        _draw(head, lines, sum(widths) + 2 * len(widths))
+        return
     for line in (head, *lines):
         text("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _draw(head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+def _draw(head: Sequence[str], lines: Sequence[Sequence[str]], width: int) -> None:
+    """As wide as it needs to be: an id that is folded into its column cannot be copied out of it."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    drawn = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     for name in head:
-        drawn.add_column(name, overflow="fold")
+        drawn.add_column(name, no_wrap=True)
     for line in lines:
         drawn.add_row(*map(Text, line))
-    Console(highlight=False, width=max(shutil.get_terminal_size().columns, 80)).print(drawn)
+    Console(highlight=False, width=max(shutil.get_terminal_size().columns, width)).print(drawn)

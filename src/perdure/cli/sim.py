@@ -8,11 +8,9 @@ def sim(*, seed: int, seeds: int = 1) -> int:
         seed: The number that decides everything.
         seeds: How many seeds to run, from that one on.
     """
-    from importlib import import_module
-
     from perdure.core.errors import InvalidArgument
+    from perdure.testing.simulation import main
 
     if seeds < 1 or seed < 0:
         raise InvalidArgument("--seed must be 0 or more, and --seeds at least 1")
-    code: int = import_module("perdure.testing.simulation").main(seed=seed, seeds=seeds)
-    return code
+    return main(seed, seeds)
