@@ -32,6 +32,25 @@ async def order_v1() -> list[str]:
     return found
 
 
+@named("approval")
+async def approval_v1() -> list[str]:
+    found = [await step("first")]
+    async with asyncio.timeout(3_600):
+        found.append(await workflow.receive("go", str))
+    found.append(await step("old"))
+    return found
+
+
+@named("approval")
+async def approval_v2() -> list[str]:
+    found = [await step("first")]
+    new = workflow.patched("new-path")
+    async with asyncio.timeout(3_600):
+        found.append(await workflow.receive("go", str))
+    found.append(await extra("new") if new else await step("old"))
+    return found
+
+
 @named("order")
 async def order_v2_unguarded() -> list[str]:
     found = [await extra("before"), await step("first")]
@@ -74,6 +93,7 @@ NEW = ["first", "go", "new"]
 async def parked(app: Any, t: Any, id: str) -> Any:
     handle = await app.client.start("order", id=id)
     await t.recorded(app, handle, "activity_completed")
+    await t.decided(app, handle)
     return handle
 
 
@@ -83,21 +103,34 @@ def plain(history: list[Any]) -> list[Any]:
 
 @pytest.mark.rule("F10")
 @pytest.mark.rule("F3")
+@pytest.mark.rule("F20")
 async def test_in_flight_runs_keep_the_old_path_new_ones_take_the_new(house, t) -> None:
     """Path and marker agree on every history, over a deploy with runs in flight."""
-    async with house(order_v1, step, build_id="one") as app:
-        for n in range(12):
-            await parked(app, t, f"old-{n}")
-    async with house(order_v2, step, extra, build_id="two") as app:
-        for n in range(8):
-            await parked(app, t, f"new-{n}")
-        for id in [f"old-{n}" for n in range(12)] + [f"new-{n}" for n in range(8)]:
+    ids = {kind: [f"{kind}-{n}" for n in range(12)] for kind in ("old", "new")}
+    async with house(approval_v1, step, build_id="one") as app:
+        for id in ids["old"]:
+            await t.recorded(app, await app.client.start("approval", id=id), "timer_started")
+    async with house(approval_v2, step, extra, build_id="two") as app:
+        for id in ids["new"]:
+            await t.recorded(app, await app.client.start("approval", id=id), "timer_started")
+        for id in ids["old"] + ids["new"]:
             handle = app.client.handle(id)
             await handle.signal("go", "go")
-            assert await handle.result() == (OLD if id.startswith("old") else NEW)
-            assert ("version_marked" in await t.types(handle)) == id.startswith("new")
-    async with house(order_v2, step, extra, build_id="two") as app:
-        assert await app.client.count(status="completed") == 20
+            assert await handle.result() == (OLD if id in ids["old"] else NEW)
+            assert ("version_marked" in await t.types(handle)) == (id in ids["new"])
+    async with house(approval_v2, step, extra, build_id="two") as app:
+        assert await app.client.count(status="completed") == 24
+
+
+async def test_path_and_marker_always_agree(any_house, t) -> None:
+    """Also where the old code had seen an input without asking for anything."""
+    async with any_house(order_v1, step, build_id="one") as app:
+        await parked(app, t, "open")
+    async with any_house(order_v2, step, extra, build_id="two") as app:
+        handle = app.client.handle("open")
+        await handle.signal("go", "go")
+        result = await handle.result()
+        assert result == (NEW if "version_marked" in await t.types(handle) else OLD)
 
 
 async def test_a_version_asked_for_where_nothing_is_recorded(any_house, t) -> None:
