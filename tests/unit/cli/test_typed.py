@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.cli.workflow import payloads
+from perdure.cli.typed import payloads
 from perdure.core.errors import InvalidArgument
 
 
