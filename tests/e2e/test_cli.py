@@ -45,6 +45,11 @@ async def waits(name: str) -> int:
     return await workflow.receive(name, int)
 
 @workflow
+async def asks(name: str) -> str:
+    first = await greet(name)
+    return first + await workflow.receive("more", str)
+
+@workflow
 async def fails(text: str) -> None:
     try:
         raise KeyError("at the bottom")
@@ -168,7 +173,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def test_a_node_says_what_it_serves(node: Node) -> None:
     """One line of JSON: where, what, and as which process."""
     assert node.facts["pid"] == node.process.pid
-    assert node.facts["workflows"] == ["breaks", "echo", "fails", "hangs", "hello", "waits"]
+    assert node.facts["workflows"] == ["asks", "breaks", "echo", "fails", "hangs", "hello", "waits"]
     assert node.facts["activities"] == ["break_disk", "greet", "hang"]
     assert node.facts["queues"] == ["default"]
     assert stat.S_IMODE((node.data / "socket").stat().st_mode) == 0o600
@@ -406,6 +411,26 @@ def hang(running: Node) -> None:
         return any(item["kind"] == "activity" and item.get("state") == "running" for item in pending)
 
     until(begun)
+
+
+@pytest.mark.rule("F11")
+def test_resume_offers_a_quarantined_run_again(place: Path) -> None:
+    """Changed code quarantines a run; `describe` says what did not match, `resume` offers it anew, mended code finishes it."""
+    flows = place.parent / "flows.py"
+    with Node(place, "flows.py") as running:
+        running.run("workflow", "start", "asks", "--id", "q", "--input", '"ann"')
+        until(lambda: "activity_completed" in running.run("workflow", "history", "q").stdout)
+    flows.write_text(RENAMED)
+    with Node(place, "flows.py") as running:
+        running.run("workflow", "signal", "q", "more", "--input", '"!"')
+        until(lambda: json.loads(running.run("workflow", "describe", "q", "-o", "json").stdout)["status"] == "quarantined")
+        assert "greet" in running.run("workflow", "history", "q", "--notes").stdout.split("quarantined")[1]
+        assert running.run("workflow", "resume", "q", "--reason", "look again").returncode == 0
+        until(lambda: running.run("workflow", "history", "q", "--notes").stdout.count("  quarantined") == 2)
+    flows.write_text(FLOWS)
+    with Node(place, "flows.py") as running:
+        running.run("workflow", "resume", "q")
+        assert running.run("workflow", "result", "q", "--timeout", "30").stdout == '"hello ann!"\n'
 
 
 def waiter(data: Path, workflow_id: str) -> subprocess.Popen[str]:
