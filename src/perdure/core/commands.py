@@ -1,7 +1,7 @@
 """What workflow code can ask for. Every command names `at`, the input that was being fed when it was asked.
 
 Commands refer to earlier ones by `target`: the number of that command's event when it is recorded, else minus its place (1-based)
-among all commands of the run, so that a report may start and cancel a timer it has never seen a number for.
+among the commands of the same report, so that a report may start and cancel a timer it has never seen a number for.
 """
 
 from typing import TypeAlias

@@ -25,6 +25,8 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_
 
 
 class ActivityClaimed(Note, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="activity_claimed"):
+    """A worker took an attempt. With empty `worker` and `token` it gave a written claim back: the attempt did not run."""
+
     command: int
     attempt: int
     worker: str

@@ -96,6 +96,8 @@ class _Judge:
 
     def judge(self) -> Outcome:
         steps = self.report.steps if type(self.report.closing) is not ContinueAsNew else self._steps()
+        if len(steps) > 1 and type(steps[0]) is Commands and type(steps[1]) is ActivitySucceeded:
+            self._leave_room(steps[1])
         for step in steps:
             if isinstance(step, Commands):
                 self._commands(step)
@@ -109,6 +111,11 @@ class _Judge:
             fail_run(self.draft, why)
         fail_if_too_long(self.draft)
         return self._outcome()
+
+    def _leave_room(self, fact: ActivitySucceeded) -> None:
+        """Commands that stand before a fused fact must not be later than it was fed, or its time could not be kept."""
+        if self.run.last_time <= fact.fed_at < self.draft.time:
+            self.draft.time = fact.fed_at
 
     # ------------------------------------------------------------------------------------------------------------ steps
 
@@ -173,6 +180,8 @@ class _Judge:
         good = fed_exactly and bool(fact.fed_at) and last_time <= fact.fed_at <= draft.now + AHEAD
         if good:
             draft.time = fact.fed_at
+        elif draft.time < draft.now:
+            draft.time = draft.now
         draft.add(
             ActivityCompleted(
                 id=draft.next_id, time=draft.time, command=fact.command, result=fact.result, attempt=activity.attempt

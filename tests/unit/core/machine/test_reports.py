@@ -165,6 +165,20 @@ def test_a_fused_step_costs_one_commit() -> None:
 
 
 @pytest.mark.rule("F2")
+def test_commands_before_a_fused_fact_leave_its_time_alone() -> None:
+    """What was asked for at a signal is stamped no later than the fact that was fed right behind it, so the fact is not cut off."""
+    story, _, claim = running()
+    story.signal("go")
+    claimed = story.claim(held=2)
+    fed_at = story.now + 5
+    story.now += 100
+    reply = story.report(claimed, effect(3), done(claim, fed_at=fed_at), effect(5))
+    assert reply.accepted
+    assert [event.time for event in story.history[-3:]][:2] == [fed_at, fed_at]
+    assert story.history[-1].time == story.now
+
+
+@pytest.mark.rule("F2")
 def test_an_n_step_run_costs_n_plus_one_commits() -> None:
     """Start and first decision apart, each step is one write: fact, commands, and the claim of the next."""
     story, reply, claim = running()
