@@ -94,7 +94,7 @@ def not_activities():
     return [3, None, Order, staticmethod(print), classmethod(print), charge, lambda: (yield), stream, functools.partial(print)]
 
 
-@pytest.mark.parametrize("thing", not_activities(), ids=repr)
+@pytest.mark.parametrize("thing", not_activities(), ids=lambda thing: type(thing).__name__)
 def test_what_cannot_be_an_activity(thing):
     """Values, classes, generators and wrapped methods are refused where they are decorated."""
     with pytest.raises(InvalidArgument):

@@ -105,7 +105,7 @@ def test_modules_give_what_is_defined_in_them():
         (module_of(charge=charge), "nothing to register"),
         (functools.partial(charge), "neither"),
     ],
-    ids=repr,
+    ids=lambda thing: type(thing).__name__,
 )
 def test_what_cannot_be_registered(thing, reason):
     """Each is refused with a reason, and nothing given along with it was taken."""
