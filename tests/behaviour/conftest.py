@@ -237,7 +237,9 @@ async def until(app: Node, holds: Callable[[], Any], patience: float = PATIENCE_
             found = await holds()
             if found:
                 return found
-            with suppress(TimeoutError):  # what is not committed (a claim, a decision without commands) is looked for now and then
+            with suppress(
+                TimeoutError
+            ):  # what is not committed (a claim, a decision without commands) is looked for now and then
                 await asyncio.wait_for(changed.wait(), 0.02)
 
 

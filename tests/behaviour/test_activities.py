@@ -80,7 +80,15 @@ async def test_outside_a_workflow_a_call_just_runs() -> None:
 @activity(start_to_close=20)
 async def tell(key: str) -> list[Any]:
     info = activity.info()
-    return [info.workflow_id, info.run_id, info.activity_id, info.attempt, info.queue, info.idempotency_key, list(info.heartbeat_details)]
+    return [
+        info.workflow_id,
+        info.run_id,
+        info.activity_id,
+        info.attempt,
+        info.queue,
+        info.idempotency_key,
+        list(info.heartbeat_details),
+    ]
 
 
 @workflow
@@ -133,7 +141,12 @@ async def test_failures_are_retried_under_the_same_key(any_house) -> None:
         failed = [entry for entry in entries if entry.type == "attempt_failed"]
         assert [entry.attempt for entry in failed] == [1, 2, 3]
         assert [entry.failure.message for entry in failed] == ["failure 1", "failure 2", "failure 3"]
-        assert [e.type for e in entries if not e.is_note] == ["started", "activity_scheduled", "activity_completed", "completed"]
+        assert [e.type for e in entries if not e.is_note] == [
+            "started",
+            "activity_scheduled",
+            "activity_completed",
+            "completed",
+        ]
         assert next(e for e in entries if e.type == "activity_completed").attempt == 4
 
 

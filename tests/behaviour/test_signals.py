@@ -160,7 +160,9 @@ async def test_a_steady_sender_across_continue_as_new(any_house) -> None:
             carried = {number for number in getattr(history[-1], "untaken", []) or []} if row.status == "continued" else set()
             at = history[-1].at
             values += [
-                entry.input[0] for entry in history if entry.type == "signal_received" and entry.id not in carried and entry.id <= at
+                entry.input[0]
+                for entry in history
+                if entry.type == "signal_received" and entry.id not in carried and entry.id <= at
             ]
         assert values == list(range(40))
 

@@ -24,7 +24,7 @@ from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
-from perdure.engine.owner import Key, ShardOwner, Surroundings, error_of
+from perdure.engine.owner import Key, ShardOwner, Surroundings, WriteLost, error_of
 from perdure.engine.sweeper import Sweeper
 from perdure.engine.timers import TimerQueue
 from perdure.ports import (
@@ -238,10 +238,15 @@ class EngineFrontend:
         while True:
             live = self._owner(key).open.get(key)
             run = live.state.run if live is not None else None
-            if live is not None and run is not None and (not run_id or run_id == run.started.run_id):
-                found = await self._wait(live, run.started.run_id)
-            else:
-                found = await self._result(namespace, workflow_id, run_id)
+            try:
+                if live is not None and run is not None and (not run_id or run_id == run.started.run_id):
+                    found = await self._wait(live, run.started.run_id)
+                else:
+                    found = await self._result(namespace, workflow_id, run_id)
+            except WriteLost:
+                if self._stopped or self.fault is not None:
+                    raise
+                continue
             if not follow or not found.next_run_id:
                 return found
             run_id = found.next_run_id

@@ -114,6 +114,10 @@ class _Barrier:
         self._answer(None if error is not None else self._reply, error)
 
 
+class WriteLost(Unavailable):
+    """What a wait was built on was not written; the run itself is as it was, and may be asked again at once."""
+
+
 class ShardOwner:
     """All workflow ids of one shard. `open` are those with an open run, `closed` the most recently used of the others."""
 
@@ -180,7 +184,7 @@ class ShardOwner:
         for waiters in live.waiters.values():
             for waiter in waiters:
                 if not waiter.done():
-                    waiter.set_exception(Unavailable("the run's last write failed; ask again"))
+                    waiter.set_exception(WriteLost("the run's last write failed; ask again"))
         live.waiters = {}
 
     # ------------------------------------------------------------------------------------------------------------ deciding

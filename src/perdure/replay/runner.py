@@ -14,7 +14,7 @@ from perdure.core.errors import NondeterminismError
 from perdure.core.payload import Payload
 from perdure.replay import guards
 from perdure.replay.matcher import Matcher
-from perdure.replay.mismatch import Mismatch, in_words
+from perdure.replay.mismatch import Mismatch, Stale, in_words
 from perdure.replay.run_context import ContinueAsNewRequested, RunContext
 from perdure.sdk.failures import to_failure
 from perdure.sdk.payloads import Signature
@@ -88,6 +88,8 @@ class Runner:
 
     def feed_fact(self, event: ev.ActivityCompleted) -> None:
         """Feed a result the worker holds and will report, numbered and timed as it is going to be recorded."""
+        if self.context.loop.is_closed():
+            raise Stale("the run was put aside")
         self.feed(event)
 
     def feed(self, event: Any) -> None:

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 AGAIN_S: Final = 0.5
 """So long after a result could not be reported it is reported again."""
+LEAVE_S: Final = 5.0
+"""So long does a worker that leaves wait for answers to its last reports."""
 
 
 class Decider:
@@ -74,11 +76,31 @@ class Decider:
         self._cut: set[str] = set()
         """Runs whose last fused report was cut: their next fact goes unfused."""
         self.fuse = True
+        self._unanswered = 0
+        self._left: asyncio.Future[None] | None = None
+        """Set when the worker leaves; done when every report is answered."""
         self.stopped = False
         """The worker has stopped: what could not be reported is not told again."""
 
     def identity(self) -> WorkerIdentity:
         return WorkerIdentity(worker=self._worker, build_id=self._registry.build_id(), incarnation=self._incarnation)
+
+    async def leave(self) -> None:
+        """Decide no more. Returns when what was reported is answered and every fact is told, or nobody has answered for `LEAVE_S`."""
+        self._left = asyncio.get_running_loop().create_future()
+        if self._unanswered:
+            await asyncio.wait([self._left], timeout=LEAVE_S)
+        self.stopped = True
+        self._sessions.clear()
+
+    def _answered(self) -> None:
+        self._unanswered -= 1
+        if self._left is not None and not self._unanswered and not self._left.done():
+            self._left.get_loop().call_soon(self._all_answered)
+
+    def _all_answered(self) -> None:
+        if self._left is not None and not self._unanswered and not self._left.done():
+            self._left.set_result(None)
 
     def _fresh(self) -> str:
         return f"{self._worker}.{next(self._serial)}"
@@ -116,6 +138,9 @@ class Decider:
         if reply is None or isinstance(reply, NotWanted):
             if asked_by is not None:
                 self._go_on(asked_by, "")
+            return
+        if self._left is not None:
+            self._release(request, reply.token, Stale("the worker leaves"))
             return
         session = self._sessions.get(request.run_id)
         if session is not asked_by and session is not None and session.waiting:
@@ -201,11 +226,11 @@ class Decider:
         if token:
             self._release(session, token, fault)
 
-    def _release(self, session: Session, token: str, fault: Mismatch | OldBuild | Stale) -> None:
+    def _release(self, of: Session | ClaimWorkflow, token: str, fault: Mismatch | OldBuild | Stale) -> None:
         head = {
-            "namespace": session.namespace,
-            "workflow_id": session.workflow_id,
-            "run_id": session.run_id,
+            "namespace": of.namespace,
+            "workflow_id": of.workflow_id,
+            "run_id": of.run_id,
             "token": token,
             "build_id": self._registry.build_id(),
         }
@@ -214,8 +239,8 @@ class Decider:
         elif isinstance(fault, Mismatch):
             log.error(
                 "workflow %r (run %s) is quarantined: %s%s%s",
-                session.workflow_id,
-                session.run_id,
+                of.workflow_id,
+                of.run_id,
                 fault.reason,
                 f"; expected {fault.expected}" if fault.expected else "",
                 f"; found {fault.found}" if fault.found else "",
@@ -254,7 +279,12 @@ class Decider:
             nonce=self._fresh(),
             steps=(fact,),
         )
-        self._frontend.send(report, partial(self._alone_reported, of, fact))
+        self._unanswered += 1
+        self._frontend.send(report, partial(self._told_alone, of, fact))
+
+    def _told_alone(self, of: Session | ActivityClaim, fact: Fact, reply: Any, error: BaseException | None) -> None:
+        self._answered()
+        self._alone_reported(of, fact, reply, error)
 
     # -------------------------------------------------------------------------------------------------------------- reports
 
@@ -348,6 +378,7 @@ class Decider:
             **extra,
         )
         session.waiting = True
+        self._unanswered += 1
         facts = [step for step in steps if not isinstance(step, Commands)]
         self._frontend.send(report, partial(self._reported, session, room, facts))
 
@@ -361,6 +392,7 @@ class Decider:
         self, session: Session, room: int, facts: list[Fact], reply: Reported | None, error: BaseException | None
     ) -> None:
         session.waiting = False
+        self._answered()
         if room:
             self._unreserve(room)
         if reply is None:
@@ -370,6 +402,9 @@ class Decider:
             self._begin(claim)
         if reply.closed or not reply.accepted:
             self._drop_after(session, reply)
+            return
+        if self._left is not None:
+            self._give_back(session, reply.token, Stale("the worker leaves"))
             return
         if not self._feed(session, reply.events, reply.covered, reply.history_bytes, reply.token):
             return

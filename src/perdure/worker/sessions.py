@@ -59,9 +59,11 @@ class Sessions:
             self.drop(session)
 
     def _evict(self, newest: Session) -> None:
-        """Make room, but not with the run that has just come: it is about to be fed. With all others waiting there is one too many."""
-        for session in self._sessions.values():
-            if not session.waiting and session is not newest:
-                self.evicted += 1
-                self.drop(session)
+        """Make room, but not with the run that has just come: it is about to be fed. With all others waiting there are too many for a while."""
+        while len(self._sessions) > self.limit:
+            idle = (session for session in self._sessions.values() if not session.waiting and session is not newest)
+            oldest = next(idle, None)
+            if oldest is None:
                 return
+            self.evicted += 1
+            self.drop(oldest)

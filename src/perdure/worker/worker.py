@@ -112,8 +112,7 @@ class TaskWorker:
         for line in (*self._workflow_lines, *self._activity_lines):
             line.cancel()
         await self._attempts.stop(grace)
-        self.decider.stopped = True
-        self._sessions.clear()
+        await self.decider.leave()
         self._watchdog.stop()
 
     # ---------------------------------------------------------------------------------------------------------------- tasks
@@ -135,7 +134,7 @@ class TaskWorker:
             try:
                 if task.command:
                     self._take_activity(task)
-                elif not self._stopped:
+                else:
                     self.decider.take(task)
             except Exception:
                 log.exception("taking a task of workflow %r failed", task.workflow_id)
