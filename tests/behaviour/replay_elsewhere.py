@@ -16,7 +16,8 @@ from perdure.sdk.workflow import Workflow
 def definitions(file: str, name: str) -> dict[str, Any]:
     """Workflows of a file by the name of their function. The module gets the name it had, so that its exceptions are found again."""
     spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

@@ -184,10 +184,7 @@ async def refuse(key: str, how: str) -> None:
     if how == "subclass":
         raise CardRefused(how)
     if how == "cause":
-        try:
-            raise CardRefused("deep")
-        except CardRefused as error:
-            raise RuntimeError("wrapped") from error
+        raise RuntimeError("wrapped") from CardRefused("deep")
     if how == "flag":
         raise ApplicationError("flagged", non_retryable=True)
     if how == "flagged cause":
@@ -202,7 +199,7 @@ async def refused(key: str, how: str) -> str:
     retry = Retry(initial=0.001, non_retryable=(Refused, "NoMoney"))
     try:
         await refuse.options(retry=retry)(key, how)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         return f"{type(error).__name__}: {error}"
     return "went through"
 

@@ -64,7 +64,7 @@ async def gathers() -> list[Any]:
 async def gather_fails() -> str:
     try:
         await asyncio.gather(asyncio.sleep(0.02), break_at_once("first"), break_at_once("second"))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         return str(error)
     return "nothing"
 
@@ -75,8 +75,7 @@ async def waits() -> list[int]:
     pending: set[Any] = {asyncio.create_task(turns(n, 12 - 3 * n)) for n in range(4)}
     while pending:
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            found.append(await task)
+        found += [await task for task in done]
     return found
 
 
@@ -126,7 +125,7 @@ async def groups() -> list[Any]:
         async with asyncio.TaskGroup() as group:
             sleeper = group.create_task(asyncio.sleep(30))
             group.create_task(break_at_once("group"))
-    except* Exception as errors:
+    except* Exception as errors:  # noqa: BLE001
         found.append([str(error) for error in errors.exceptions])
     found.append(sleeper.cancelled())
     return found
@@ -155,7 +154,7 @@ async def primitives() -> list[Any]:
 
     async def consume() -> None:
         for _ in range(3):
-            log.append(await queue.get())
+            log.append(await queue.get())  # noqa: PERF401
 
     async def hear() -> None:
         async with condition:

@@ -22,7 +22,7 @@ async def step() -> int:
 
 
 def opens() -> None:
-    open("/etc/hostname").close()
+    open("/etc/hostname").close()  # noqa: PTH123
 
 
 def reads_path() -> None:

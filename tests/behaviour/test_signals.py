@@ -157,7 +157,7 @@ async def test_a_steady_sender_across_continue_as_new(any_house) -> None:
         values = []
         for row in sorted(rows, key=lambda row: (row.started_at, row.run_id)):
             history = await app.client.handle("chain", row.run_id).history()
-            carried = {number for number in getattr(history[-1], "untaken", []) or []} if row.status == "continued" else set()
+            carried = set(getattr(history[-1], "untaken", None) or ()) if row.status == "continued" else set()
             at = history[-1].at
             values += [
                 entry.input[0]

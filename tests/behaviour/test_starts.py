@@ -1,7 +1,7 @@
 """Starting, finding and listing runs."""
 
 import asyncio
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -192,7 +192,7 @@ async def test_describe_and_history_of_an_open_run(house, t) -> None:
         timer = await t.recorded(app, handle, "timer_started")
         description = await handle.describe()
         assert [(item.kind, item.summary, item.event_id) for item in description.pending] == [("timer", "nap", timer.id)]
-        assert description.pending[0].until > datetime.now(timezone.utc) + timedelta(minutes=50)
+        assert description.pending[0].until > datetime.now(UTC) + timedelta(minutes=50)
         history = await handle.history()
         assert [entry.id for entry in history] == [1, 2]
         assert history[0].workflow_type == "sleeps_then_waits"

@@ -46,7 +46,7 @@ async def leaves_when_asked(key: str) -> str:
     if activity.info().attempt > 1:
         return "after"
     event(key, STARTED).set()
-    while not activity.is_stopping():
+    while not activity.is_stopping():  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     raise RuntimeError("made room")
 
@@ -183,7 +183,7 @@ async def test_a_timer_due_while_everything_was_down_fires_once(house, t) -> Non
         handle = await app.client.start(naps(0.05), id="nap")
         timer = await t.recorded(app, handle, "timer_started")
     clock = RealClock()
-    while clock.now() <= timer.due:  # nothing of the node runs: only time can pass
+    while clock.now() <= timer.due:  # noqa: ASYNC110  nothing of the node runs: only time can pass
         await asyncio.sleep(0.01)
     async with house(naps) as app:
         handle = app.client.handle("nap")
@@ -207,7 +207,7 @@ async def test_a_worker_that_leaves_loses_nothing(house, t) -> None:
 @activity(retry=Retry(max_attempts=1))
 async def gives_up_when_asked(key: str) -> None:
     event(key, STARTED).set()
-    while not activity.is_stopping():
+    while not activity.is_stopping():  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     raise ValueError("had to go")
 
