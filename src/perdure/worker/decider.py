@@ -162,9 +162,14 @@ class Decider:
         facts, session.facts = session.facts, []
         again, session.again = session.again, False
         if token or facts:
+            session.again = again and not token  # facts may be cut short: the task then still waits to be taken
             self._report(session, token, facts)
         elif again:
-            self.take(Task(namespace=session.namespace, workflow_id=session.workflow_id, run_id=session.run_id, queue=""))
+            self._take_again(session)
+
+    def _take_again(self, of: Session) -> None:
+        """Take the workflow task that came while the run was in hand; nobody else is going to be offered it."""
+        self.take(Task(namespace=of.namespace, workflow_id=of.workflow_id, run_id=of.run_id, queue=""))
 
     def _open(self, request: ClaimWorkflow, reply: WorkflowClaimed) -> Session | None:
         assert reply.started is not None
@@ -225,6 +230,8 @@ class Decider:
         session.facts = []
         if token:
             self._release(session, token, fault)
+        if session.again:
+            self._take_again(session)
 
     def _release(self, of: Session | ClaimWorkflow, token: str, fault: Mismatch | OldBuild | Stale) -> None:
         head = {
@@ -419,7 +426,7 @@ class Decider:
         for fact in facts:
             self._report_alone(session, fact)
         if session.again:
-            self.take(Task(namespace=session.namespace, workflow_id=session.workflow_id, run_id=session.run_id, queue=""))
+            self._take_again(session)
 
     def _refused(self, session: Session, facts: list[Fact], error: BaseException | None) -> None:
         """Nothing of a report was taken, or nobody knows: the run is replayed when it is offered again, its facts are told again."""
