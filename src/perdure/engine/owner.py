@@ -214,6 +214,8 @@ class ShardOwner:
         """Replies that carry history get it here, as of now."""
         reply = outcome.reply
         if type(reply) is Reported:
+            if reply.token:
+                live.offered_at = 0  # it holds the claim now: should it lose that before it has heard, the run is offered anew
             if not reply.closed and live.history is not None and request.based_on:
                 reply.events = tuple(live.history[request.based_on :])
         elif type(reply) is WorkflowClaimed:
