@@ -19,6 +19,9 @@ from perdure.replay.teardown import forget
 
 T = TypeVar("T")
 
+TURNS_MAX: Final = 50_000
+"""Callbacks at one instant of virtual time; more are a loop without end."""
+
 WORLD: Final = "world"
 """The process nobody kills: clients, the outside world, the hand that does the faults."""
 
@@ -28,6 +31,10 @@ _SUSPENDABLE: Final[Any] = (CoroutineType, GeneratorType, AsyncGeneratorType)
 
 class DeadlockError(AssertionError):
     """Nothing is ready and no timer is set: whatever is still awaited will never come."""
+
+
+class LivelockError(AssertionError):
+    """Callbacks go on and on, and time does not."""
 
 
 class SeededHandle(asyncio.TimerHandle):
@@ -83,6 +90,8 @@ class SeededLoop(asyncio.AbstractEventLoop):
         self._frozen: dict[str, list[SeededHandle]] = {}
         self._dead: set[str] = set()
         self._tasks: list[SeededTask[Any]] = []
+        self._since = 0
+        """Callbacks run before this instant."""
         self._trip_at = 0
         self._trip: Callable[[], None] | None = None
         self._running = False
@@ -120,6 +129,8 @@ class SeededLoop(asyncio.AbstractEventLoop):
             self._frozen[process].append(handle)
             return
         self.turns += 1
+        if self.turns - self._since > TURNS_MAX:
+            raise LivelockError(f"{TURNS_MAX} callbacks at one instant; the next one is {handle!r} of {process}")
         self.process = process
         handle._run()
         if self.turns == self._trip_at:
@@ -145,6 +156,7 @@ class SeededLoop(asyncio.AbstractEventLoop):
         if not timers:
             raise DeadlockError("nothing is ready and no timer is set")
         self.now = max(self.now, timers[0][0])
+        self._since = self.turns
         while timers and timers[0][0] <= self.now:
             self._ready.append(heapq.heappop(timers)[2])
 

@@ -128,6 +128,8 @@ class Machine:
             self.tell(f"boot failed: {error!r}")
             self.kill()
             return False
+        if not self.loop.lives(self.process):  # the power was cut when it had just come up
+            return False
         self.node = node
         self._workers = [node.worker]
         for number in range(self.setup.wires):

@@ -15,6 +15,7 @@ from typing import Final, TextIO, TypeVar
 
 from msgspec import Struct
 
+from perdure.core.description import describe
 from perdure.core.errors import ResourceExhausted, Unavailable
 from perdure.sdk.client import Client
 from perdure.testing.chance import SeededChance
@@ -135,7 +136,8 @@ class World:
         plays = [self.loop.create_task(self._play(*play)) for play in self.plan.plays]
         keeper = self.loop.create_task(self._keep())
         try:
-            await self._do_faults(plays)
+            async with asyncio.timeout(END_S):
+                await self._do_faults(plays)
             machine.tell("healed")
             machine.heal()
             self.ledger.fails = self.ledger.forgets = 0.0
@@ -188,7 +190,7 @@ class World:
         lines = [f"law woken: {END_S:g} virtual seconds after the last fault these runs are open:"]
         for live in node.frontend.live_workflows():
             if live.state.run is not None:
-                told_of = await self.client.frontend.describe("default", live.state.workflow_id)
+                told_of = describe(live.state, live.state.run, self.loop.now)
                 lines.append(f"  {live.state.workflow_id} ({told_of.status}): {told_of.pending} offered_at={live.offered_at}")
                 lines += told(await node.store.load("default", live.state.workflow_id))
         return "\n".join(lines)
@@ -297,17 +299,18 @@ def main(seed: int, seeds: int = 1, *, out: TextIO = sys.stdout, err: TextIO = s
     """Run `seeds` seeds from `seed` on; 0 when all went well. One line a seed to `out`, findings to `err`."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    broken = absorbed = 0
     try:
-        verdicts = [simulate(number) for number in range(seed, seed + seeds)]
+        for number in range(seed, seed + seeds):
+            verdict = simulate(number)
+            absorbed += verdict.absorbed
+            print(_line(verdict), file=out, flush=True)
+            if verdict.fault:
+                broken += 1
+                print(explain(verdict), file=err, flush=True)
     finally:
         logging.disable(level)
-    broken = [verdict for verdict in verdicts if verdict.fault]
-    for verdict in verdicts:
-        print(_line(verdict), file=out)
-    for verdict in broken:
-        print(explain(verdict), file=err)
-    absorbed = sum(verdict.absorbed for verdict in verdicts)
-    print(f"{seeds} seeds, {len(broken)} broken, {absorbed} duplicates absorbed by the outside world", file=err)
+    print(f"{seeds} seeds, {broken} broken, {absorbed} duplicates absorbed by the outside world", file=err)
     return 1 if broken else 0
 
 

@@ -7,7 +7,7 @@ runs once they have ended, whatever was done to the engine meanwhile; it never l
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from perdure import errors
 from perdure.core.failure import FailureKind
@@ -21,6 +21,10 @@ T = TypeVar("T")
 
 PATIENT: Final = Retry(initial=0.05, max_interval=2.0)
 """Retries until it works; soon enough that no simulation waits long."""
+
+
+OnCancel: TypeAlias = Literal["try", "wait", "abandon"]
+HOW: Final[tuple[OnCancel, ...]] = ("try", "wait", "abandon")
 
 
 class BrokenPromiseError(AssertionError):
@@ -145,6 +149,22 @@ class Services:
     @activity(retry=Retry(initial=0.1, max_attempts=2), start_to_close=1.0)
     async def never_in_time(self) -> None:
         await self._sleep(60.0)
+
+    @activity(retry=Retry(initial=0.2, factor=1.0, jitter=0.0), schedule_to_close=1.5)
+    async def out_of_time(self) -> None:
+        raise ValueError("always")
+
+    @activity(queue="nobody", schedule_to_start=0.5)
+    async def nobody_takes(self) -> None:
+        raise AssertionError("somebody took it")
+
+    @activity(retry=PATIENT)
+    async def cancellable(self, subject: str) -> None:
+        try:
+            await self._sleep(30.0)
+        except asyncio.CancelledError:
+            self._ledger.do("cleaned", subject)
+            raise
 
     @activity(retry=PATIENT, heartbeat=3.0)
     async def beating(self, subject: str, steps: int) -> int:
@@ -322,6 +342,127 @@ class Timeouts(Workload):
 
 
 @workflow
+async def bounded() -> list[str]:
+    said: list[str] = []
+    for call in (Services.out_of_time(), Services.nobody_takes()):
+        try:
+            await call
+        except errors.ActivityError as error:
+            said.append(error.kind)
+        except ValueError as error:
+            said.append(str(error))
+    return said
+
+
+class Bounds(Workload):
+    """Bounds on the whole of an activity, and on its wait for a worker."""
+
+    name = "bounds"
+    builds = ((bounded,),)
+
+    async def play(self, stage: Stage, number: int) -> None:
+        handle = await begin(stage, bounded(), f"bound-{number}")
+        whole, waiting = await stage.again(handle.result)
+        promise(whole in {"always", "schedule_to_close", "lost"}, f"bound-{number}: the whole ended {whole}")
+        promise(waiting == "schedule_to_start", f"bound-{number}: what nobody takes ended {waiting}")
+
+
+@workflow
+async def interrupted(id: str, how: OnCancel) -> str:
+    try:
+        async with asyncio.timeout(0.3):
+            await Services.cancellable.options(on_cancel=how)(id)
+    except TimeoutError:
+        await Services.part(id, 1)
+        return "interrupted"
+    return "done"
+
+
+class Interruptions(Workload):
+    """An activity is cancelled by its workflow, which waits for its end, or not, or lets it run on."""
+
+    name = "interruptions"
+    builds = ((interrupted,),)
+
+    async def play(self, stage: Stage, number: int) -> None:
+        id, how = f"cut-{number}", stage.chance.choice(HOW)
+        handle = await begin(stage, interrupted(id, how), id)
+        result = await stage.again(handle.result)
+        promise(result == "interrupted", f"{id} ({how}) ended {result}")
+        promise(stage.ledger.count("cleaned", id) <= 1, f"{id} was cleaned up more than once")
+
+
+@workflow
+async def juggler(width: int) -> list[str]:
+    """Tasks that talk through a queue, with chance, time and ids of the run's own."""
+    queue: asyncio.Queue[int] = asyncio.Queue()
+    caught: list[str] = []
+    lock = asyncio.Lock()
+
+    async def throw(ball: int) -> None:
+        await asyncio.sleep(workflow.random().random() * 0.3)
+        await queue.put(ball)
+
+    async def catch() -> None:
+        ball = await queue.get()
+        async with lock:
+            await Services.part("juggler", ball)
+            caught.append(f"{ball} {workflow.uuid4()} {workflow.now().isoformat()} {workflow.side_effect(lambda: ball)}")
+
+    async with asyncio.TaskGroup() as group:
+        for ball in range(width):
+            group.create_task(catch())
+            group.create_task(throw(ball))
+    return caught
+
+
+class Juggling(Workload):
+    """The library's own tools; what they give back is the same at every replay, byte for byte."""
+
+    name = "juggling"
+    builds = ((juggler,),)
+
+    async def play(self, stage: Stage, number: int) -> None:
+        width = stage.chance.randint(1, 6)
+        handle = await begin(stage, juggler(width), f"juggler-{number}")
+        caught = await stage.again(handle.result)
+        promise(sorted(int(ball.split()[0]) for ball in caught) == list(range(width)), f"juggler-{number} caught {caught}")
+
+
+@workflow
+async def ending(how: str) -> str:
+    await Services.part("ending", 1)
+    if how == "raise":
+        raise LookupError("on purpose")
+    if how == "wait":
+        await workflow.receive("never", str)
+    return how
+
+
+class Endings(Workload):
+    """Runs that fail, that pass their own time, that return: the client hears which, whenever it asks."""
+
+    name = "endings"
+    builds = ((ending,),)
+
+    async def play(self, stage: Stage, number: int) -> None:
+        id, how = f"end-{number}", stage.chance.choice(("raise", "wait", "return"))
+        timeout = 2.0 if how == "wait" else None
+        handle = await stage.again(lambda: stage.client.start(ending(how), id=id, request_id=f"{id}.start", timeout=timeout))
+        for _ in range(2):
+            promise(await self._heard(stage, handle) == how, f"{id}: something else was heard than {how}")
+
+    async def _heard(self, stage: Stage, handle: Handle[str]) -> str:
+        try:
+            return await stage.again(handle.result)
+        except errors.WorkflowTimedOut:
+            return "wait"
+        except errors.WorkflowFailed as error:
+            promise(isinstance(error.__cause__, LookupError), f"{handle.id} failed with {error.__cause__!r}")
+            return "raise"
+
+
+@workflow
 async def heart(id: str, steps: int) -> int:
     return await Services.beating(id, steps)
 
@@ -488,6 +629,10 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     Stopping(),
     Deploys(),
     Duplicates(),
+    Bounds(),
+    Interruptions(),
+    Juggling(),
+    Endings(),
 )
 
 
