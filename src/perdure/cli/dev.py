@@ -129,7 +129,7 @@ def _queues(plan: _Plan) -> list[str]:
     registry.register(*plan.modules)
     named = [workflow.queue for workflow in registry.workflows.values() if workflow.queue]
     for activity in registry.activities.values():
-        named += filter(None, [activity._fields.get("queue")])  # pyright: ignore[reportPrivateUsage]
+        named += filter(None, [activity.queue])
     return list(dict.fromkeys(["default", *named, *plan.queues]))
 
 

@@ -55,7 +55,7 @@ async def start(
     values = payloads(input)
     async with connected(place) as client:
         handle = await client.start(type, *values, id=id, queue=queue, on_conflict=on_conflict, reuse=reuse, timeout=timeout)
-        run_id = handle._first_run_id  # pyright: ignore[reportPrivateUsage]
+        run_id = handle.run_id or ""
         if wait:
             return await tell_result(client, output, handle.id, run_id, wait_timeout)
         if output.is_json:

@@ -62,6 +62,11 @@ class Activity(Generic[P, R]):
         return Signature.of(fn, skip_self=self._owner is not None)
 
     @property
+    def queue(self) -> str:
+        """The task queue it names; empty: its run's own."""
+        return str(self._fields.get("queue", ""))
+
+    @property
     def is_loose(self) -> bool:
         """True for a method without its instance: workflow code may call it, but it cannot run."""
         return self._owner is not None and not isinstance(self.fn, MethodType)

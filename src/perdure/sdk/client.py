@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal, TypeVar, cast, get_args, overload
+from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
 from perdure.core.errors import InvalidArgument
 from perdure.core.replies import RunStarted, Status
@@ -34,6 +34,24 @@ StatusName = Literal[
 ]
 
 
+class RunOptions(TypedDict, total=False):
+    """What may be said of a new run."""
+
+    queue: str | None
+    reuse: Reuse
+    timeout: Duration | None
+    memo: Mapping[str, object] | None
+    origin: str
+    request_id: str | None
+
+
+class StartOptions(RunOptions, total=False):
+    """What `start` and `execute` take beside the workflow and its arguments."""
+
+    id: str | None
+    on_conflict: OnConflict
+
+
 class Client:
     """Reaches runs of one namespace through a frontend. Every method is safe to call again: requests carry ids."""
 
@@ -49,139 +67,26 @@ class Client:
     # --------------------------------------------------------------------------------------------------------------- start
 
     @overload
+    async def start(self, workflow: Call[R], /, **options: Unpack[StartOptions]) -> Handle[R]: ...
+    @overload
+    async def start(self, workflow: str, /, *args: object, **options: Unpack[StartOptions]) -> Handle[Any]: ...
+    @overload
+    async def start(self, workflow: Callable[[], Call[R]], /, **options: Unpack[StartOptions]) -> Handle[R]: ...
+    @overload
+    async def start(self, workflow: Callable[[A], Call[R]], a: A, /, **options: Unpack[StartOptions]) -> Handle[R]: ...
+    @overload
+    async def start(self, workflow: Callable[[A, B], Call[R]], a: A, b: B, /, **options: Unpack[StartOptions]) -> Handle[R]: ...
+    @overload
     async def start(
-        self,
-        workflow: Call[R],
-        /,
-        *,
-        id: str | None = None,
-        queue: str | None = None,
-        on_conflict: OnConflict = "fail",
-        reuse: Reuse = "always",
-        timeout: Duration | None = None,
-        memo: Mapping[str, object] | None = None,
-        origin: str = "default",
-        request_id: str | None = None,
+        self, workflow: Callable[[A, B, C], Call[R]], a: A, b: B, c: C, /, **options: Unpack[StartOptions]
     ) -> Handle[R]: ...
     @overload
     async def start(
-        self,
-        workflow: str,
-        /,
-        *args: object,
-        id: str | None = None,
-        queue: str | None = None,
-        on_conflict: OnConflict = "fail",
-        reuse: Reuse = "always",
-        timeout: Duration | None = None,
-        memo: Mapping[str, object] | None = None,
-        origin: str = "default",
-        request_id: str | None = None,
-    ) -> Handle[Any]: ...
-    @overload
-    async def start(
-        self,
-        workflow: Callable[[], Call[R]],
-        /,
-        *,
-        id: str | None = None,
-        queue: str | None = None,
-        on_conflict: OnConflict = "fail",
-        reuse: Reuse = "always",
-        timeout: Duration | None = None,
-        memo: Mapping[str, object] | None = None,
-        origin: str = "default",
-        request_id: str | None = None,
+        self, workflow: Callable[[A, B, C, D], Call[R]], a: A, b: B, c: C, d: D, /, **options: Unpack[StartOptions]
     ) -> Handle[R]: ...
     @overload
     async def start(
-        self,
-        workflow: Callable[[A], Call[R]],
-        a: A,
-        /,
-        *,
-        id: str | None = None,
-        queue: str | None = None,
-        on_conflict: OnConflict = "fail",
-        reuse: Reuse = "always",
-        timeout: Duration | None = None,
-        memo: Mapping[str, object] | None = None,
-        origin: str = "default",
-        request_id: str | None = None,
-    ) -> Handle[R]: ...
-    @overload
-    async def start(
-        self,
-        workflow: Callable[[A, B], Call[R]],
-        a: A,
-        b: B,
-        /,
-        *,
-        id: str | None = None,
-        queue: str | None = None,
-        on_conflict: OnConflict = "fail",
-        reuse: Reuse = "always",
-        timeout: Duration | None = None,
-        memo: Mapping[str, object] | None = None,
-        origin: str = "default",
-        request_id: str | None = None,
-    ) -> Handle[R]: ...
-    @overload
-    async def start(
-        self,
-        workflow: Callable[[A, B, C], Call[R]],
-        a: A,
-        b: B,
-        c: C,
-        /,
-        *,
-        id: str | None = None,
-        queue: str | None = None,
-        on_conflict: OnConflict = "fail",
-        reuse: Reuse = "always",
-        timeout: Duration | None = None,
-        memo: Mapping[str, object] | None = None,
-        origin: str = "default",
-        request_id: str | None = None,
-    ) -> Handle[R]: ...
-    @overload
-    async def start(
-        self,
-        workflow: Callable[[A, B, C, D], Call[R]],
-        a: A,
-        b: B,
-        c: C,
-        d: D,
-        /,
-        *,
-        id: str | None = None,
-        queue: str | None = None,
-        on_conflict: OnConflict = "fail",
-        reuse: Reuse = "always",
-        timeout: Duration | None = None,
-        memo: Mapping[str, object] | None = None,
-        origin: str = "default",
-        request_id: str | None = None,
-    ) -> Handle[R]: ...
-    @overload
-    async def start(
-        self,
-        workflow: Callable[[A, B, C, D, E], Call[R]],
-        a: A,
-        b: B,
-        c: C,
-        d: D,
-        e: E,
-        /,
-        *,
-        id: str | None = None,
-        queue: str | None = None,
-        on_conflict: OnConflict = "fail",
-        reuse: Reuse = "always",
-        timeout: Duration | None = None,
-        memo: Mapping[str, object] | None = None,
-        origin: str = "default",
-        request_id: str | None = None,
+        self, workflow: Callable[[A, B, C, D, E], Call[R]], a: A, b: B, c: C, d: D, e: E, /, **options: Unpack[StartOptions]
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -194,15 +99,7 @@ class Client:
         e: E,
         f: F,
         /,
-        *,
-        id: str | None = None,
-        queue: str | None = None,
-        on_conflict: OnConflict = "fail",
-        reuse: Reuse = "always",
-        timeout: Duration | None = None,
-        memo: Mapping[str, object] | None = None,
-        origin: str = "default",
-        request_id: str | None = None,
+        **options: Unpack[StartOptions],
     ) -> Handle[R]: ...
     async def start(self, workflow: Any, /, *args: Any, **options: Any) -> Handle[Any]:
         """Start a run and return its handle once the start is durable.
@@ -219,18 +116,54 @@ class Client:
         return Handle(self, request.workflow_id, None, definition, started=reply.run_id)
 
     @overload
-    async def execute(self, workflow: Call[R], /, **options: Any) -> R: ...
+    async def execute(self, workflow: Call[R], /, **options: Unpack[StartOptions]) -> R: ...
     @overload
-    async def execute(self, workflow: str, /, *args: object, **options: Any) -> Any: ...
+    async def execute(self, workflow: str, /, *args: object, **options: Unpack[StartOptions]) -> Any: ...
     @overload
-    async def execute(self, workflow: Callable[..., Call[R]], /, *args: object, **options: Any) -> R: ...
+    async def execute(self, workflow: Callable[[], Call[R]], /, **options: Unpack[StartOptions]) -> R: ...
+    @overload
+    async def execute(self, workflow: Callable[[A], Call[R]], a: A, /, **options: Unpack[StartOptions]) -> R: ...
+    @overload
+    async def execute(self, workflow: Callable[[A, B], Call[R]], a: A, b: B, /, **options: Unpack[StartOptions]) -> R: ...
+    @overload
+    async def execute(
+        self, workflow: Callable[[A, B, C], Call[R]], a: A, b: B, c: C, /, **options: Unpack[StartOptions]
+    ) -> R: ...
+    @overload
+    async def execute(
+        self, workflow: Callable[[A, B, C, D], Call[R]], a: A, b: B, c: C, d: D, /, **options: Unpack[StartOptions]
+    ) -> R: ...
+    @overload
+    async def execute(
+        self, workflow: Callable[[A, B, C, D, E], Call[R]], a: A, b: B, c: C, d: D, e: E, /, **options: Unpack[StartOptions]
+    ) -> R: ...
+    @overload
+    async def execute(
+        self,
+        workflow: Callable[[A, B, C, D, E, F], Call[R]],
+        a: A,
+        b: B,
+        c: C,
+        d: D,
+        e: E,
+        f: F,
+        /,
+        **options: Unpack[StartOptions],
+    ) -> R: ...
     async def execute(self, workflow: Any, /, *args: Any, **options: Any) -> Any:
         """`start` and `result` in one. Takes what `start` takes and raises what either raises."""
         handle = await self.start(workflow, *args, **options)
         return await handle.result()
 
     async def signal_with_start(
-        self, call: Call[R], signal: str, value: Any = None, *, id: str, signal_id: str | None = None, **options: Any
+        self,
+        call: Call[R],
+        signal: str,
+        value: Any = None,
+        *,
+        id: str,
+        signal_id: str | None = None,
+        **options: Unpack[RunOptions],
     ) -> Handle[R]:
         """Signal the open run of `id`, or start one whose first message it is. A remembered `signal_id` starts and signals nothing."""
         body = self.signal_body(signal, value, signal_id)

@@ -17,9 +17,13 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Handle(Generic[R_co]):
-    """`id` is the workflow id; `run_id` the run meant, None for whichever is current. Without `run_id` waits follow continuations."""
+    """`id` is the workflow id, `run_id` the run that was started or asked for (None: whichever is current).
 
-    __slots__ = ("_client", "_first_run_id", "_workflow", "id", "run_id")
+    A handle made with a run id speaks of that run alone; any other one follows the workflow id's current run, so that messages reach
+    the successor when the run has continued as new. `result` begins with `run_id` and follows its continuations.
+    """
+
+    __slots__ = ("_client", "_pinned", "_workflow", "id", "run_id")
 
     id: str
     run_id: str | None
@@ -29,9 +33,9 @@ class Handle(Generic[R_co]):
     ) -> None:
         self._client = client
         self.id = id
-        self.run_id = run_id
+        self.run_id = run_id or started or None
+        self._pinned = run_id or ""
         self._workflow = workflow
-        self._first_run_id = started
 
     async def result(self, timeout: float | None = None) -> R_co:
         """Wait for the end and return the result, however often the run continues as new.
@@ -41,7 +45,7 @@ class Handle(Generic[R_co]):
         wait never touches the run.
         """
         frontend, namespace = self._client.frontend, self._client.namespace
-        run_id = self.run_id or self._first_run_id
+        run_id = self.run_id or ""
         if timeout is None:
             found = await frontend.result(namespace, self.id, run_id)
         else:
@@ -58,7 +62,7 @@ class Handle(Generic[R_co]):
             SignalWorkflow(
                 namespace=self._client.namespace,
                 workflow_id=self.id,
-                run_id=self.run_id or "",
+                run_id=self._pinned,
                 signal=self._client.signal_body(name, value, signal_id),
             )
         )
@@ -69,7 +73,7 @@ class Handle(Generic[R_co]):
             RequestCancel(
                 namespace=self._client.namespace,
                 workflow_id=self.id,
-                run_id=self.run_id or "",
+                run_id=self._pinned,
                 reason=reason or "",
                 request_id=request_id or self._client.fresh_id(),
             )
@@ -81,7 +85,7 @@ class Handle(Generic[R_co]):
             TerminateWorkflow(
                 namespace=self._client.namespace,
                 workflow_id=self.id,
-                run_id=self.run_id or "",
+                run_id=self._pinned,
                 reason=reason or "",
                 request_id=request_id or self._client.fresh_id(),
             )
@@ -93,21 +97,21 @@ class Handle(Generic[R_co]):
             ResumeWorkflow(
                 namespace=self._client.namespace,
                 workflow_id=self.id,
-                run_id=self.run_id or "",
+                run_id=self._pinned,
                 reason=reason or "",
             )
         )
 
     async def describe(self) -> WorkflowDescription:
         """How the run stands now, and what it waits for. Raises `NotFound`."""
-        return view_of(await self._client.frontend.describe(self._client.namespace, self.id, self.run_id or ""))
+        return view_of(await self._client.frontend.describe(self._client.namespace, self.id, self._pinned))
 
     async def history(self, *, notes: bool = False) -> list[HistoryEntry]:
         """Every event of the run in order, each with `.id`, `.time`, `.type` and its fields; with `notes`, notes too, where they fell.
 
         Raises `NotFound`.
         """
-        record = await self._client.frontend.record(self._client.namespace, self.id, self.run_id or "")
+        record = await self._client.frontend.record(self._client.namespace, self.id, self._pinned)
         return entries_of(record, notes=notes)
 
     def __repr__(self) -> str:
