@@ -137,6 +137,7 @@ async def storm(app: Any, seed: int) -> None:
             group.create_task(one_mixed(n))
             group.create_task(one_rolling(n))
             group.create_task(one_cancelled(n))
+    assert app.frontend.sweeper.repaired == 0  # nothing had to wait for a sweep
 
 
 EVERYTHING = (mixed, rolling, cancellable, add, wobbly, on_thread)
