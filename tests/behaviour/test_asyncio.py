@@ -14,6 +14,7 @@ from perdure import activity, workflow
 from perdure.core.errors import WorkflowFailed
 from perdure.errors import ActivityError
 
+MODES = ("warm", "cold", "unfused")
 PLACE: contextvars.ContextVar[str] = contextvars.ContextVar("PLACE", default="nowhere")
 
 
@@ -335,3 +336,34 @@ async def test_a_fan_out_of_a_thousand(house) -> None:
     """1,000 activities asked for at one input all run, and come back."""
     async with house(wide, echo, memory=True) as app:
         assert await app.client.execute(wide(1_000)) == sum(range(1_000))
+
+
+@workflow
+async def sequence(count: int) -> list[int]:
+    found = []
+    for n in range(count):
+        if n % 3 == 2:
+            await asyncio.sleep(0.001)
+        elif workflow.patched(f"change-{n}"):
+            found.append(await echo(workflow.random().randrange(100) * 0 + n))
+    return found
+
+
+@pytest.mark.rule("O36")
+@pytest.mark.scenario(19)
+async def test_warm_cold_and_unfused_ask_for_the_same(tmp_path, t, exported) -> None:
+    """The same inputs give the same commands, at the same places, whatever the worker remembers and fuses."""
+    asked = []
+    for mode in MODES:
+        house = t.House(tmp_path / mode, exported, mode)
+        async with house(sequence, echo) as app:
+            handle = await app.client.start(sequence(9))
+            result = await handle.result()
+            history = await handle.history()
+            asked.append((result, [(entry.id, entry.type, *_place(entry)) for entry in history]))
+    assert asked[0] == asked[1] == asked[2]
+
+
+def _place(entry: Any) -> tuple[Any, ...]:
+    fields = entry.fields()
+    return tuple(fields.get(name) for name in ("at", "name", "input", "delay", "change_id", "version", "command"))

@@ -24,6 +24,7 @@ from perdure.core.requests import (
     ClaimWorkflow,
     ReleaseWorkflow,
     Report,
+    ResumeWorkflow,
     StartWorkflow,
     WorkflowClaimDue,
 )
@@ -263,6 +264,8 @@ class ShardOwner:
         self, live: LiveWorkflow, request: AnyRequest, outcome: Outcome, transition: Transition, answer: Answer | None
     ) -> None:
         live.uncommitted += 1
+        if type(request) is ResumeWorkflow:
+            live.offered_at = 0  # whoever was offered it was refused: the builds it failed on are forgotten only now
         state = live.state
         key = (state.namespace, state.workflow_id)
         if (state.run is not None and state.run.closing is None) != (key in self.open):
