@@ -17,7 +17,6 @@ from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 
-from perdure.bench.collector import Collector, collector
 from perdure.bench.disk import bare_lines_per_s, flush_times
 from perdure.bench.figures import (
     Parked,
@@ -40,6 +39,7 @@ from perdure.bench.workload import Laps, chain, increment, laps, parked
 from perdure.core.errors import InvalidArgument
 from perdure.core.transition import Transition
 from perdure.node import Node, embedded
+from perdure.runtime.collector import Collector, collector
 
 Loop = Literal["auto", "asyncio", "uvloop"]
 

@@ -97,6 +97,7 @@ def _loaded(modules: tuple[str, ...]) -> list[ModuleType]:
 async def _serve(plan: _Plan) -> int | None:
     """Serve until a signal, a failure or a changed file; the exit code, or None to start again."""
     from perdure.node import embedded
+    from perdure.runtime.collector import collector
 
     stop = asyncio.Event()
     _heed_signals(stop, plan.grace)
@@ -105,6 +106,7 @@ async def _serve(plan: _Plan) -> int | None:
     await node.start()
     try:
         async with AsyncExitStack() as stack:
+            stack.enter_context(collector("tuned"))
             for service in _ways_in(node, plan.data):
                 await stack.enter_async_context(service)
             with contextlib.redirect_stdout(plan.own):
