@@ -69,6 +69,10 @@ class VirtualClock:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
+    def __len__(self) -> int:
+        """Instants something waits for, also those that were given up."""
+        return len(self._heap)
+
     def jump(self, instant: int) -> None:
         """Move to `instant` (not backwards) and call what is due by then, by instant, ties in the order they were asked for."""
         self._now = max(self._now, instant)

@@ -55,6 +55,8 @@ QUIET_TURNS: Final = 3
 """Turns of the event loop in a row in which nothing at all happened."""
 BLIND_TURNS: Final = 25
 """The same on a loop that does not show whether anything is ready to run."""
+VAIN_JUMPS: Final = 100
+"""Jumps that may come to nothing, besides those to instants that were waited for when something last happened."""
 SPIN_TURNS: Final = 200
 """Turns without rest before the environment begins to wait for real things."""
 NAP_S: Final = 0.0005
@@ -199,18 +201,23 @@ class Environment:
 
     async def pump(self) -> None:
         """Moves time from one instant to the next while results are awaited and nobody pushes it."""
+        vain, written = 0, -1
         while True:
             await self._wanted.wait()
             try:
                 await self._rest()
+                if written != self._node.frontend.committer.transitions:
+                    vain, written = VAIN_JUMPS + len(self._clock), self._node.frontend.committer.transitions
                 if not self._waits:
                     self._wanted.clear()
                 elif self._pushing:
                     self._released.clear()
                     await self._released.wait()
-                elif (due := self._clock.next_due()) is not None:
+                elif (due := self._clock.next_due()) is not None and vain:
+                    vain -= 1
                     self._clock.jump(due)
                 else:
+                    written = -1
                     raise StuckError("nothing more will happen by itself, however much time passes")  # noqa: TRY301
             except Exception as error:  # noqa: BLE001 – whoever waits shall hear of it
                 self._fail(self._explained(error) if isinstance(error, StuckError) else error)

@@ -208,6 +208,17 @@ def test_a_hung_run_is_an_error_that_says_what_every_open_run_waits_for():
     in_environment(body)
 
 
+def test_a_run_nobody_knows_the_code_of_is_an_error():
+    """Its task is offered again every second, for ever: time moves, nothing happens, and that is said."""
+
+    async def body(env):
+        handle = await env.client.start("unheard_of", id="w")
+        with pytest.raises(perdure.testing.StuckError, match=r"w .unheard_of, running. waits for decision"):
+            await handle.result()
+
+    in_environment(body)
+
+
 def test_an_activity_that_never_ends_is_an_error_that_names_the_way_out():
     """Holding the clock is bounded in real time."""
 
