@@ -26,6 +26,7 @@ WORLD: Final = "world"
 """The process nobody kills: clients, the outside world, the hand that does the faults."""
 
 
+_COROUTINE: Final[Any] = CoroutineType
 _SUSPENDABLE: Final[Any] = (CoroutineType, GeneratorType, AsyncGeneratorType)
 
 
@@ -299,8 +300,9 @@ def _forget(task: "SeededTask[Any]") -> None:
 def _forget_held(suspended: Any) -> None:
     frame = getattr(suspended, "cr_frame", None)
     if frame is not None:
+        value: Any
         for value in frame.f_locals.values():
-            if isinstance(value, CoroutineType) and value.cr_frame is not None and not value.cr_running:
+            if isinstance(value, _COROUTINE) and value.cr_frame is not None and not value.cr_running:
                 forget(value)
 
 
