@@ -1,6 +1,7 @@
 """Every sentence the contract says of cancelling, terminating and timing out."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -248,6 +249,43 @@ async def test_on_cancel_abandon_does_not_ask(any_house, t) -> None:
         assert await handle.result() == ["raised"]
         assert "activity_cancel_requested" not in await t.types(handle)
         event(key, GATES).set()
+
+
+THREAD_GATES: dict[str, threading.Event] = {}
+
+
+@activity(retry=Retry(max_attempts=1))
+def on_thread(key: str) -> str:
+    """Looks now and then whether it is wanted, and finishes all the same."""
+    gate = THREAD_GATES[key]
+    gate.wait(20)
+    return f"won, cancelled {activity.is_cancelled()}"
+
+
+@workflow
+async def cancels_thread(key: str) -> list[str]:
+    task = asyncio.create_task(on_thread.options(on_cancel="wait")(key))
+    await workflow.receive("cancel it")
+    task.cancel()
+    try:
+        return ["result", await task]
+    except asyncio.CancelledError:
+        return ["raised"]
+
+
+async def test_an_activity_on_a_thread_ends_when_its_function_does(any_house, t) -> None:
+    """A thread cannot be interrupted: cancelled, it sees `is_cancelled()`, and what it returns in the end is its result."""
+    key = f"thread-{any_house.mode}"
+    THREAD_GATES[key] = threading.Event()
+    async with any_house(cancels_thread, on_thread) as app:
+        handle = await app.client.start(cancels_thread(key))
+        await t.recorded(app, handle, "activity_scheduled")
+        await handle.signal("cancel it")
+        await t.recorded(app, handle, "activity_cancel_requested")
+        with pytest.raises(TimeoutError):
+            await handle.result(timeout=0.05)
+        THREAD_GATES[key].set()
+        assert await handle.result() == ["result", "won, cancelled True"]
 
 
 @workflow

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import random
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from perdure.runtime.clock import RealClock
 from perdure.store.journal.store import JournalStore
 from perdure.testing.chance import SeededChance
 from perdure.testing.disk import SimulatedFiles
+from perdure.worker import attempts
 
 STARTED: dict[str, asyncio.Event] = {}
 GATES: dict[str, asyncio.Event] = {}
@@ -202,6 +204,30 @@ async def test_a_worker_that_leaves_loses_nothing(house, t) -> None:
                     await t.recorded(app, handles[n], "activity_completed", 3)
             async with Worker(app.client, workflows=[steps], activities=[step]):
                 assert [await handle.result() for handle in handles] == [30] * 20
+
+
+@activity
+async def ignores_everything(key: str) -> None:
+    event(key, STARTED).set()
+    while not event(key, GATES).is_set():
+        with suppress(asyncio.CancelledError):
+            await event(key, GATES).wait()
+
+
+@workflow
+async def is_ignored(key: str) -> None:
+    await ignores_everything(key)
+
+
+async def test_an_activity_that_ignores_its_cancel_does_not_hold_up_the_end(house, monkeypatch, caplog) -> None:
+    """Cut short and not ending: it is named, and the node stops without it."""
+    monkeypatch.setattr(attempts, "CUT_S", 0.05)
+    async with house(is_ignored, ignores_everything, grace=0.01, replays=False) as app:
+        await app.client.start(is_ignored("ignored"))
+        await event("ignored", STARTED).wait()
+        await asyncio.wait_for(app.stop(), 5)
+    assert "ignores_everything" in caplog.text
+    event("ignored", GATES).set()
 
 
 @activity(retry=Retry(max_attempts=1))

@@ -157,7 +157,7 @@ async def sweep(app: Any, length: str) -> None:
 
 
 async def many(app: Any, count: str, seed: str, share: str) -> None:
-    global FAIL_FIRST, SHARE  # noqa: PLW0603
+    global FAIL_FIRST, SHARE
     FAIL_FIRST, SHARE = random.Random(int(seed) + os.getpid()), float(share)
     say("up")
     room = asyncio.Semaphore(6)

@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 Fact: TypeAlias = ActivitySucceeded | ActivityErred
 Ended = Callable[["Attempt", Fact | None], None]
 
+CUT_S: Final = 5.0
+"""So long may an activity that was cut short take to end."""
+
 BEAT_EVERY_US: Final = 200_000
 """Heartbeats closer together than this are merged."""
 
@@ -41,6 +44,7 @@ class Attempt:
         "begun",
         "cancelled",
         "claim",
+        "is_async",
         "task",
         "wanted",
     )
@@ -50,6 +54,7 @@ class Attempt:
     ) -> None:
         self.claim = claim
         self.task: asyncio.Task[Any] | None = None
+        self.is_async = True
         self.begun = False
         self.cancelled = False
         self.wanted = True
@@ -158,7 +163,8 @@ class Attempt:
         if not self.cancelled:
             self.cancelled = True
             # A task cancelled before its first step never runs a line, not even the ones that would report it.
-            if self.task is not None and self.begun:
+            # And a thread goes on whatever becomes of its task: that attempt ends when the function does, with what it says then.
+            if self.task is not None and self.begun and self.is_async:
                 self.task.cancel()
 
 
@@ -184,6 +190,7 @@ class Attempts:
         """Run one claimed attempt in a task of its own."""
         loop = asyncio.get_running_loop()
         attempt = Attempt(claim, self._frontend, loop, self._is_stopping)
+        attempt.is_async = definition.is_async
         self._running[claim.token] = attempt
         attempt.task = loop.create_task(self._run(definition, attempt), context=contextvars.Context())
 
@@ -239,7 +246,8 @@ class Attempts:
     async def stop(self, grace: float) -> None:
         """Wait up to `grace` seconds for what runs, then cancel it. Attempts cut short report nothing: their claims are lost."""
         self.stopping = True
-        tasks = [attempt.task for attempt in self._running.values() if attempt.task is not None]
+        names = {attempt.task: attempt.name for attempt in self._running.values() if attempt.task is not None}
+        tasks = list(names)
         if tasks and grace > 0:
             await asyncio.wait(tasks, timeout=grace)
         left = [task for task in tasks if not task.done()]
@@ -247,7 +255,13 @@ class Attempts:
             log.warning("%d activities were still running after the grace period of %g s", len(left), grace)
         for task in left:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        if left:
+            _, deaf = await asyncio.wait(left, timeout=CUT_S)
+            if deaf:
+                log.error(
+                    "activities that ignore being cancelled are left behind: %s",
+                    ", ".join(sorted(names[task] for task in deaf)),
+                )
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
