@@ -261,6 +261,12 @@ class RunDue(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, t
     run_id: str
 
 
+class WriteDown(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="write_down"):
+    """The owner is about to stop: write what was only remembered until the run's next transition."""
+
+    run_id: str
+
+
 ClientRequest: TypeAlias = (
     StartWorkflow
     | SignalWorkflow
@@ -272,5 +278,5 @@ ClientRequest: TypeAlias = (
     | ResetWorkflow
 )
 WorkerRequest: TypeAlias = ClaimWorkflow | ClaimActivity | Report | ReleaseWorkflow | ReleaseActivity | HeartbeatActivity
-EngineRequest: TypeAlias = TimerDue | ActivityDue | WorkflowClaimDue | RunDue
+EngineRequest: TypeAlias = TimerDue | ActivityDue | WorkflowClaimDue | RunDue | WriteDown
 AnyRequest: TypeAlias = ClientRequest | WorkerRequest | EngineRequest

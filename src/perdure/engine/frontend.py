@@ -18,13 +18,13 @@ from perdure.core.requests import AnyRequest, ClientRequest
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.tasks import Task
-from perdure.core.transition import Transition
 from perdure.engine import door
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
-from perdure.engine.owner import Key, ShardOwner, Surroundings, WriteLost, error_of
+from perdure.engine.owner import Key, ShardOwner, Surroundings, error_of
+from perdure.engine.pending import Passage, WriteLost
 from perdure.engine.sweeper import Sweeper
 from perdure.engine.timers import TimerQueue
 from perdure.ports import (
@@ -99,8 +99,7 @@ class EngineFrontend:
         if self._loading:
             await asyncio.gather(*self._loading, return_exceptions=True)
         for live in self.live_workflows():
-            if live.held is not None:
-                self._owner((live.state.namespace, live.state.workflow_id)).release(live)
+            self._owner((live.state.namespace, live.state.workflow_id)).write_down(live)
         await self.committer.stop()
         self._fail_waiters()
 
@@ -286,7 +285,7 @@ class EngineFrontend:
         """Everything queued so far is durable."""
         passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        self.committer.append(Passed(passed))
+        self.committer.append(Passage(passed))
         await passed
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
@@ -322,22 +321,3 @@ class EngineFrontend:
 
     def now(self) -> int:
         return self._clock.now()
-
-
-class Passed:
-    """A barrier that wakes a future."""
-
-    __slots__ = ("_future",)
-    transition: Transition | None = None
-    is_void = False
-
-    def __init__(self, future: "asyncio.Future[None]") -> None:
-        self._future = future
-
-    def __call__(self, error: BaseException | None) -> None:
-        if self._future.done():
-            return
-        if error is None:
-            self._future.set_result(None)
-        else:
-            self._future.set_exception(error)

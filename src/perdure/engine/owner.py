@@ -1,7 +1,7 @@
 """The one writer of a shard: brings requests to the machine one at a time, and lets nothing leave before its commit.
 
 Between a request's arrival and its transition's place in the commit queue there is no pause, so requests of one workflow id are decided
-in order, each on the state the one before left. What follows a commit is in `_committed`.
+in order, each on the state the one before left. What follows a commit is in `written`.
 """
 
 import logging
@@ -27,13 +27,15 @@ from perdure.core.requests import (
     ResumeWorkflow,
     StartWorkflow,
     WorkflowClaimDue,
+    WriteDown,
 )
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.transition import Transition, joined
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
-from perdure.engine.live import HeldWrite, LiveWorkflow
+from perdure.engine.live import LiveWorkflow
+from perdure.engine.pending import Barrier, PendingWrite, WriteLost
 from perdure.engine.timers import TimerQueue
 from perdure.ports import Answer, Clock, Store
 
@@ -70,53 +72,6 @@ class Surroundings(Struct, frozen=True):
 def error_of(rejection: Rejection) -> PerdureError:
     """The exception a rejection becomes at the door."""
     return ERRORS[rejection.code](rejection.message, **rejection.fields)
-
-
-class PendingWrite:
-    """A transition on its way to the store, with what is let go when it is durable."""
-
-    __slots__ = ("_owner", "answer", "first", "live", "outcome", "transition")
-
-    def __init__(
-        self, owner: "ShardOwner", live: LiveWorkflow, outcome: Outcome, transition: Transition, answer: Answer | None
-    ) -> None:
-        self._owner = owner
-        self.live = live
-        self.outcome = outcome
-        self.transition = transition
-        self.answer = answer
-        self.first: HeldWrite | None = None
-        """What rides in the same commit and comes before: the start whose first decision this is."""
-
-    @property
-    def is_void(self) -> bool:
-        return self.live.lost
-
-    def __call__(self, error: BaseException | None) -> None:
-        if self.first is not None:
-            self.first(error)
-        self._owner.written(self, error)
-
-
-class _Barrier:
-    """An answer that wrote nothing but must not overtake what it speaks of."""
-
-    __slots__ = ("_answer", "_error", "_reply")
-    transition: Transition | None = None
-    is_void = False
-
-    def __init__(self, answer: Answer, reply: Any, error: PerdureError | None) -> None:
-        self._answer = answer
-        self._reply = reply
-        self._error = error
-
-    def __call__(self, fault: BaseException | None) -> None:
-        error = fault or self._error
-        self._answer(None if error is not None else self._reply, error)
-
-
-class WriteLost(Unavailable):
-    """What a wait was built on was not written; the run itself is as it was, and may be asked again at once."""
 
 
 class ShardOwner:
@@ -238,7 +193,7 @@ class ShardOwner:
             self.release(live)
         self._let_go(outcome)
         if live.uncommitted and answer is not None:
-            self._around.committer.append(_Barrier(answer, outcome.reply, None))
+            self._around.committer.append(Barrier(answer, outcome.reply, None))
         elif answer is not None:
             answer(outcome.reply, None)
         if kind is Report or kind is WorkflowClaimDue:
@@ -254,7 +209,7 @@ class ShardOwner:
         if live.held is not None:
             self.release(live)
         if live.uncommitted:
-            self._around.committer.append(_Barrier(answer, None, error))
+            self._around.committer.append(Barrier(answer, None, error))
         else:
             answer(None, error)
 
@@ -296,6 +251,14 @@ class ShardOwner:
         held, live.held = live.held, None
         if held is not None:
             self._around.committer.append(held)
+
+    def write_down(self, live: LiveWorkflow) -> None:
+        """The node is about to stop: what was only remembered until the next transition is written now."""
+        self.release(live)
+        run = live.state.run
+        if run is not None and run.closing is None and (run.seen > run.covered or run.unnoted):
+            state = live.state
+            self.submit(live, WriteDown(namespace=state.namespace, workflow_id=state.workflow_id, run_id=run.run_id), None)
 
     # ----------------------------------------------------------------------------------------------------- after the commit
 

@@ -6,7 +6,7 @@ from perdure.core.machine.outcome import Decided, Draft, only
 from perdure.core.machine.targets import current_run
 from perdure.core.notes import BuildRefused, Quarantined
 from perdure.core.replies import NotWanted, Taken, WorkflowClaimed
-from perdure.core.requests import ClaimWorkflow, ReleaseWorkflow, WorkflowClaimDue
+from perdure.core.requests import ClaimWorkflow, ReleaseWorkflow, WorkflowClaimDue, WriteDown
 from perdure.core.state import RunState, WorkflowClaim, WorkflowState
 from perdure.core.tasks import Task
 from perdure.core.volatile import HeldWarm, WorkflowClaimEnded, WorkflowClaimHeld
@@ -79,6 +79,16 @@ def claim_due(state: WorkflowState, request: WorkflowClaimDue, now: int) -> Deci
         draft.wake(due, request)
     else:
         draft.volatile += [WorkflowClaimEnded(), HeldWarm("")]
+    return draft.outcome(Taken(run_id=run.run_id))
+
+
+def write_down(state: WorkflowState, request: WriteDown, now: int) -> Decided:
+    """Write what decisions without commands have seen, and claims that live, as the run's next transition would."""
+    run = current_run(state, request)
+    if run is None:
+        return only(Taken(duplicate=True))
+    draft = Draft(state, run, now)
+    draft.write_what_waits()
     return draft.outcome(Taken(run_id=run.run_id))
 
 

@@ -103,10 +103,15 @@ class Draft:
         self.changes.append(RunChange(run_id=run_id, events=tuple(self.events), notes=tuple(self.notes)))
         self.events, self.notes, self.next_note = [], [], 1
 
+    def write_what_waits(self) -> None:
+        """Let this draft write what was only remembered so far, if there is any, though nothing else is appended."""
+        if self.run.unnoted or self.run.seen > self.run.covered:
+            self._seal()
+
     def _note_what_waits(self) -> None:
         """Write what was only remembered so far: claims that still live, and what decisions without commands have seen."""
         run = self.run
-        if run.seen > run.covered:
+        if run.seen > run.covered and not any(isinstance(note, Seen) for note in self.notes):
             self.note(Seen(id=self.next_note, time=self.time, after=run.length, based_on=run.seen))
         for command in run.unnoted:
             claim = run.activities[command].claim

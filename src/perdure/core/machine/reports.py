@@ -17,7 +17,7 @@ from perdure.core.machine.limiting import fail_if_too_long, fail_run, too_large
 from perdure.core.machine.outcome import Decided, Draft, Outcome, only
 from perdure.core.machine.recording import Recorder, unbuilt
 from perdure.core.machine.targets import current_run, not_yet
-from perdure.core.notes import ActivityClaimed, DecidedBy, SignalSetAside
+from perdure.core.notes import ActivityClaimed, DecidedBy, Seen, SignalSetAside
 from perdure.core.replies import ActivityClaim, Rejection, Reported
 from perdure.core.requests import ActivityErred, ActivitySucceeded, Commands, Report, Step
 from perdure.core.state import ActivityState, RunState, WorkflowState
@@ -224,7 +224,7 @@ class _Judge:
         draft, run, report = self.draft, self.run, self.report
         closed = bool(draft.changes) or (bool(draft.events) and type(draft.events[-1]) in CLOSING_KINDS)
         if self.seen and not closed:
-            draft.volatile.append(SeenTo(self.seen))
+            self._see()
         decided = self._decided()
         covered = run.seen_to
         if decided > covered:
@@ -255,6 +255,14 @@ class _Judge:
         if not closed:
             self._settle_claim(reply, covered)
         return draft.outcome(reply)
+
+    def _see(self) -> None:
+        """A decision without commands: written with what this report writes anyway, else remembered until the run's next transition."""
+        draft = self.draft
+        if (draft.events or draft.notes) and self.seen > self.run.covered:
+            draft.note(Seen(id=draft.next_note, time=draft.time, after=draft.length, based_on=self.seen))
+        else:
+            draft.volatile.append(SeenTo(self.seen))
 
     def _decided(self) -> int:
         decided = self.run.decided

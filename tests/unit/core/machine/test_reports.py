@@ -6,7 +6,7 @@ import pytest
 
 from perdure.core import commands as cm
 from perdure.core.replies import ActivityClaim, Reported
-from perdure.core.requests import Commands, WorkflowClaimDue
+from perdure.core.requests import Commands, WorkflowClaimDue, WriteDown
 from perdure.testing.machine.story import Story, done, text
 
 EFFECT = cm.RecordSideEffect(at=1, result=text("x"))
@@ -146,6 +146,30 @@ def test_a_decision_without_commands_is_covered_and_written_with_the_next_transi
     assert [(note.type, note.based_on) for note in story.notes["r1"] if note.type == "seen"] == [("seen", 1)]  # type: ignore[union-attr]
     story.crash()
     assert story.run.covered == 1
+
+
+@pytest.mark.rule("F10")
+def test_what_was_seen_is_written_with_what_a_report_writes_anyway() -> None:
+    """A result the code only looked at is covered in the same commit that writes it."""
+    story, reply, claim = running()
+    story.report(reply, Commands(), done(claim, fed_at=story.now), Commands())
+    assert story.note_types[-1] == "seen"
+    story.crash()
+    assert not story.run.wants_decision
+
+
+@pytest.mark.rule("F10")
+def test_what_was_seen_is_written_before_the_owner_stops() -> None:
+    """On request, once; there is nothing to write the second time."""
+    story = Story()
+    story.start()
+    story.decide()
+    written = len(story.transitions)
+    for _ in range(2):
+        story.ask(WriteDown(workflow_id="w", run_id=story.run.run_id))
+    assert (len(story.transitions), story.note_types[-1]) == (written + 1, "seen")
+    story.crash()
+    assert not story.run.wants_decision
 
 
 # ----------------------------------------------------------------------------------------------------------- fused reports

@@ -114,6 +114,7 @@ REQUESTS: list[rq.AnyRequest] = [
     ],
     rq.WorkflowClaimDue(**RUN, token="t"),
     rq.RunDue(**RUN),
+    rq.WriteDown(**RUN),
 ]
 
 

@@ -1,0 +1,85 @@
+"""What stands in the commit queue: writes with what they let go, and barriers that must not overtake them. See `committer.Entry`."""
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from perdure.core.errors import PerdureError, Unavailable
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from perdure.core.machine import Outcome
+    from perdure.core.transition import Transition
+    from perdure.engine.live import HeldWrite, LiveWorkflow
+    from perdure.ports import Answer
+
+
+class Writer(Protocol):
+    """Whoever wants to know what became of a write."""
+
+    def written(self, pending: "PendingWrite", error: BaseException | None) -> None: ...
+
+
+class PendingWrite:
+    """A transition on its way to the store, with what is let go when it is durable."""
+
+    __slots__ = ("_owner", "answer", "first", "live", "outcome", "transition")
+
+    def __init__(
+        self, owner: Writer, live: "LiveWorkflow", outcome: "Outcome", transition: "Transition", answer: "Answer | None"
+    ) -> None:
+        self._owner = owner
+        self.live = live
+        self.outcome = outcome
+        self.transition = transition
+        self.answer = answer
+        self.first: HeldWrite | None = None
+        """What rides in the same commit and comes before: the start whose first decision this is."""
+
+    @property
+    def is_void(self) -> bool:
+        return self.live.lost
+
+    def __call__(self, error: BaseException | None) -> None:
+        if self.first is not None:
+            self.first(error)
+        self._owner.written(self, error)
+
+
+class Barrier:
+    """An answer that wrote nothing but must not overtake what it speaks of."""
+
+    __slots__ = ("_answer", "_error", "_reply")
+    transition: "Transition | None" = None
+    is_void = False
+
+    def __init__(self, answer: "Answer", reply: Any, error: PerdureError | None) -> None:
+        self._answer = answer
+        self._reply = reply
+        self._error = error
+
+    def __call__(self, fault: BaseException | None) -> None:
+        error = fault or self._error
+        self._answer(None if error is not None else self._reply, error)
+
+
+class Passage:
+    """A barrier that wakes a future."""
+
+    __slots__ = ("_future",)
+    transition: "Transition | None" = None
+    is_void = False
+
+    def __init__(self, future: "asyncio.Future[None]") -> None:
+        self._future = future
+
+    def __call__(self, error: BaseException | None) -> None:
+        if self._future.done():
+            return
+        if error is None:
+            self._future.set_result(None)
+        else:
+            self._future.set_exception(error)
+
+
+class WriteLost(Unavailable):
+    """What a wait was built on was not written; the run itself is as it was, and may be asked again at once."""
