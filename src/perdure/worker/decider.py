@@ -13,19 +13,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from perdure.core.commands import ContinueAsNew, ScheduleActivity
+from perdure.core.commands import ContinueAsNew
 from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
-from perdure.core.events import ActivityCompleted
 from perdure.core.replies import ActivityClaim, NotWanted, Reported, WorkflowClaimed
-from perdure.core.requests import (
-    ActivityErred,
-    ActivitySucceeded,
-    ClaimWorkflow,
-    Commands,
-    ReleaseWorkflow,
-    Report,
-    Step,
-)
+from perdure.core.requests import ActivitySucceeded, ClaimWorkflow, Commands, Report
 from perdure.core.tasks import Task
 from perdure.ports import Chance, Frontend, WorkerIdentity
 from perdure.replay.mismatch import Mismatch, OldBuild, Stale
@@ -33,12 +24,16 @@ from perdure.replay.runner import Runner
 from perdure.replay.watchdog import WatchedThread
 from perdure.sdk.registry import Registry
 from perdure.worker.attempts import Fact
+from perdure.worker.composing import compose
+from perdure.worker.giving_back import release, release_unknown
 from perdure.worker.sessions import Session, Sessions
 
 log = logging.getLogger(__name__)
 
 AGAIN_S: Final = 0.5
 """So long after a result could not be reported it is reported again."""
+CUT_MAX: Final = 10_000
+"""Runs remembered whose last fused report was cut; forgetting one costs at most another cut."""
 LEAVE_S: Final = 5.0
 """So long does a worker that leaves wait for answers to its last reports."""
 
@@ -191,17 +186,7 @@ class Decider:
         if name not in self._unknown:
             self._unknown.add(name)
             log.warning("workflow type %r is not registered here; its runs wait for a worker that knows it", name)
-        self._frontend.send(
-            ReleaseWorkflow(
-                namespace=request.namespace,
-                workflow_id=request.workflow_id,
-                run_id=request.run_id,
-                token=reply.token,
-                build_id=request.build_id,
-                why="unknown_type",
-            ),
-            _log_refusal,
-        )
+        self._frontend.send(release_unknown(request, reply.token, request.build_id), _log_refusal)
 
     # -------------------------------------------------------------------------------------------------------------- feeding
 
@@ -234,30 +219,7 @@ class Decider:
             self._take_again(session)
 
     def _release(self, of: Session | ClaimWorkflow, token: str, fault: Mismatch | OldBuild | Stale) -> None:
-        head = {
-            "namespace": of.namespace,
-            "workflow_id": of.workflow_id,
-            "run_id": of.run_id,
-            "token": token,
-            "build_id": self._registry.build_id(),
-        }
-        if isinstance(fault, OldBuild):
-            request = ReleaseWorkflow(**head, why="old_build", reason=str(fault), change_id=fault.change_id)
-        elif isinstance(fault, Mismatch):
-            log.error(
-                "workflow %r (run %s) is quarantined: %s%s%s",
-                of.workflow_id,
-                of.run_id,
-                fault.reason,
-                f"; expected {fault.expected}" if fault.expected else "",
-                f"; found {fault.found}" if fault.found else "",
-            )
-            request = ReleaseWorkflow(
-                **head, why="nondeterminism", reason=fault.reason, expected=fault.expected, found=fault.found
-            )
-        else:
-            request = ReleaseWorkflow(**head, why="draining", reason=str(fault))
-        self._frontend.send(request, _log_refusal)
+        self._frontend.send(release(of, token, self._registry.build_id(), fault), _log_refusal)
 
     # ---------------------------------------------------------------------------------------------------------------- facts
 
@@ -296,98 +258,36 @@ class Decider:
     # -------------------------------------------------------------------------------------------------------------- reports
 
     def _report(self, session: Session, token: str, facts: list[Fact]) -> None:
-        runner = session.runner
-        based_on = runner.length
-        decided = runner.decided
-        steps: list[Step] = []
-        commands = runner.take()
-        if token:
-            steps.append(Commands(commands=commands))
-        scheduled = _count_scheduled(commands)
-        succeeded = [fact for fact in facts if type(fact) is ActivitySucceeded]
-        fed = self._fuse(session, succeeded, based_on + len(commands), steps)
-        if fed is None:
-            self._give_up_fused(session, token, facts)
+        body = compose(session, token, facts, self._frontend.now, self.watched, fuse=self.fuse)
+        if body is None:
+            # Feeding a result broke the run: nothing of it is reported but the facts; whoever claims it next will see why.
+            session.facts = facts + session.facts
+            self._give_back(session, token, Stale("the run is replayed"))
             return
-        scheduled += fed
-        closing = runner.ending
-        erred: list[Fact] = [fact for fact in facts if type(fact) is ActivityErred]
-        if (succeeded and erred) or closing is not None:
-            session.facts = erred + session.facts  # they would cut what stands before them; they go with the next report
-        else:
-            steps += erred
-        self._send(session, token, based_on, decided, tuple(steps), closing, scheduled)
-
-    def _fuse(self, session: Session, facts: list[Any], number: int, steps: list[Step]) -> int | None:
-        """Feed results at once, as they are going to be recorded. Returns activities asked for; None: the code cannot go on."""
-        runner = session.runner
-        scheduled = 0
-        for fact in facts:
-            if runner.continued or session.unfused_next or not self.fuse:
-                session.unfused_next = False
-                steps.append(fact)
-                continue
-            number += 1
-            time = max(self._frontend.now(), runner.context.time)
-            self.watched.begin(session.workflow_id)
-            try:
-                runner.feed_fact(
-                    ActivityCompleted(id=number, time=time, command=fact.command, result=fact.result, attempt=fact.attempt)
-                )
-            except (Mismatch, OldBuild, Stale):
-                return None
-            finally:
-                self.watched.end()
-            commands = runner.take()
-            steps.append(
-                ActivitySucceeded(command=fact.command, attempt=fact.attempt, token=fact.token, result=fact.result, fed_at=time)
-            )
-            steps.append(Commands(commands=commands))
-            number += len(commands)
-            scheduled += _count_scheduled(commands)
-        return scheduled
-
-    def _give_up_fused(self, session: Session, token: str, facts: list[Fact]) -> None:
-        """Feeding a result broke the run: nothing of it is reported but the facts; whoever claims it next will see why."""
-        self._sessions.drop(session)
-        session.facts = facts + session.facts
-        self._give_back(session, token, Stale("the run is replayed"))
-
-    def _send(
-        self,
-        session: Session,
-        token: str,
-        based_on: int,
-        decided: int,
-        steps: tuple[Step, ...],
-        closing: Any,
-        scheduled: int,
-    ) -> None:
-        room = self._room(scheduled) if scheduled else 0
-        extra: dict[str, Any] = {}
-        if closing is not None:
-            extra = self._closing_fields(session, closing)
+        if body.left:
+            session.facts = body.left + session.facts
+        room = self._room(body.scheduled) if body.scheduled else 0
         report = Report(
             namespace=session.namespace,
             workflow_id=session.workflow_id,
             run_id=session.run_id,
             worker=self._worker,
             build_id=self._registry.build_id(),
-            based_on=based_on,
-            decided=decided,
+            based_on=body.based_on,
+            decided=body.decided,
             nonce=self._fresh(),
             token=token,
-            steps=steps,
-            closing=closing,
+            steps=tuple(body.steps),
+            closing=body.closing,
             room=room,
             queues=self._queues,
             incarnation=self._incarnation,
-            **extra,
+            **({} if body.closing is None else self._closing_fields(session, body.closing)),
         )
         session.waiting = True
         self._unanswered += 1
-        facts = [step for step in steps if not isinstance(step, Commands)]
-        self._frontend.send(report, partial(self._reported, session, room, facts))
+        told = [step for step in body.steps if not isinstance(step, Commands)]
+        self._frontend.send(report, partial(self._reported, session, room, told))
 
     def _closing_fields(self, session: Session, closing: Any) -> dict[str, Any]:
         untaken = session.runner.context.untaken()
@@ -421,6 +321,8 @@ class Decider:
         self._sessions.drop(session)
         if reply.closed:
             return
+        if len(self._cut) >= CUT_MAX:
+            self._cut.clear()
         self._cut.add(session.run_id)
         facts, session.facts = session.facts, []
         for fact in facts:
@@ -449,10 +351,6 @@ class Decider:
         if isinstance(fact, ActivitySucceeded) and fact.fed_at:
             fact = replace(fact, fed_at=0)
         asyncio.get_running_loop().call_later(AGAIN_S, self._report_alone, of, fact)
-
-
-def _count_scheduled(commands: tuple[Any, ...]) -> int:
-    return sum(1 for command in commands if type(command) is ScheduleActivity)
 
 
 def _log_refusal(_reply: Any, error: BaseException | None) -> None:
