@@ -23,7 +23,10 @@ from perdure.testing.seeded_loop import SeededLoop
 from perdure.testing.simulated_machine import Door, Machine, Setup
 from perdure.testing.simulation_checks import Acknowledged, BrokenWorldError, check_world, told, workflow_ids
 from perdure.testing.unkind_broker import Unkindness
-from perdure.testing.workloads import WORKLOADS, Ledger, Services, Workload, all_things
+from perdure.testing.workloads import WORKLOADS
+from perdure.testing.workloads.ledger import Ledger
+from perdure.testing.workloads.services import Services
+from perdure.testing.workloads.workload import Workload, all_things
 
 T = TypeVar("T")
 
