@@ -86,14 +86,19 @@ def _pending(run: RunState, now: int) -> list[Pending]:
         for build, change in run.refused_builds.items()
     ]
     if run.wants_decision:
-        pending.append(
-            Pending(
-                kind="decision",
-                state="claimed" if run.claim is not None else "waiting for a worker",
-                worker=run.claim.worker if run.claim is not None else "",
-            )
-        )
+        pending.append(_decision(run))
     return pending
+
+
+def _decision(run: RunState) -> Pending:
+    if run.claim is not None:
+        return Pending(kind="decision", state="claimed", worker=run.claim.worker)
+    build = " of another build" if run.failed_builds or run.refused_builds else ""
+    started = run.started
+    return Pending(
+        kind="decision",
+        state=f"waiting for a worker{build} that knows workflow type {started.workflow_type!r} on queue {started.queue!r}",
+    )
 
 
 def _activity(run: RunState, activity: ActivityState, now: int) -> Pending:
@@ -103,7 +108,8 @@ def _activity(run: RunState, activity: ActivityState, now: int) -> Pending:
     elif activity.retry_at > now:
         state = "waiting to retry"
     else:
-        state = f"waiting for a worker on queue {scheduled.queue or run.started.queue!r}"
+        queue = scheduled.queue or run.started.queue
+        state = f"waiting for a worker that knows activity {scheduled.name!r} on queue {queue!r}"
     return Pending(
         kind="activity",
         command=scheduled.id,

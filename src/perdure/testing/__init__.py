@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from perdure.testing.virtual_environment import Environment, StuckError, environment
+    from perdure.testing.stuck import StuckError
+    from perdure.testing.virtual_environment import Environment, environment
 
 __all__ = ["Environment", "StuckError", "environment"]
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from perdure.broker.inprocess import InProcessBroker
-from perdure.core.description import Description, describe
+from perdure.core.description import Description
 from perdure.core.errors import InvalidArgument
 from perdure.core.replies import RunResult
 from perdure.core.requests import AnyRequest
@@ -45,6 +45,7 @@ from perdure.sdk.duration import Duration, aware, microseconds
 from perdure.store.journal.store import JournalStore
 from perdure.store.memory import MemoryStore
 from perdure.testing.chance import SeededChance
+from perdure.testing.stuck import Explainer, FailingActivities, StuckError
 from perdure.testing.virtual_clock import VirtualClock
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,13 +58,11 @@ BLIND_TURNS: Final = 25
 """The same on a loop that does not show whether anything is ready to run."""
 VAIN_JUMPS: Final = 100
 """Jumps that may come to nothing, besides those to instants that were waited for when something last happened."""
+ATTEMPTS_MAX: Final = 100
+"""So many attempts of one activity may fail during one wait."""
 SPIN_TURNS: Final = 200
 """Turns without rest before the environment begins to wait for real things."""
 NAP_S: Final = 0.0005
-
-
-class StuckError(AssertionError):
-    """Nothing will ever happen any more, or something does not come to rest; the message says what every open run waits for."""
 
 
 @asynccontextmanager
@@ -78,6 +77,7 @@ async def environment(
     max_activities: int = 200,
     max_cached_runs: int = 10_000,
     patience: float = PATIENCE_S,
+    attempts_max: int = ATTEMPTS_MAX,
 ) -> "AsyncGenerator[Environment]":
     """The real engine and worker on virtual time; see the top of this file for when it moves.
 
@@ -85,8 +85,12 @@ async def environment(
     test does the same every time. With `data` a journal in that directory is used instead, ids are fresh, and `start` is the real time
     unless given. `queues`, `namespace`, `build_id`, `max_activities` and `max_cached_runs` are those of `perdure.embedded`; with
     `max_cached_runs=1` nearly every step is replayed from its history. `patience` bounds in real seconds how long activities may hold
-    the clock before `StuckError` says so.
+    the clock before `StuckError` says so. `attempts_max` bounds how many attempts of one activity may fail while a result is awaited:
+    then `StuckError` names the activity and its last failure, instead of retrying through virtual time for ever. (They are counted now
+    and then: it may be a tenth more.) Raises `InvalidArgument` for a naive `start` and for an `attempts_max` below 1.
     """
+    if attempts_max < 1:
+        raise InvalidArgument(f"attempts_max must be 1 or more, not {attempts_max!r}")
     if start is not None and start.tzinfo is None:
         raise InvalidArgument("start must be an aware datetime")
     begin = start or (START if data is None else datetime.now(UTC))
@@ -106,7 +110,8 @@ async def environment(
         grace=0.0,
     )
     async with node:
-        env = Environment(node, clock, Client(node.frontend, chance, namespace), patience)
+        client = Client(node.frontend, chance, namespace)
+        env = Environment(node, clock, client, Explainer(node.registry, queues), FailingActivities(attempts_max), patience)
         pump = asyncio.get_running_loop().create_task(env.pump(), name="perdure virtual time")
         try:
             yield env
@@ -123,9 +128,19 @@ class Environment:
 
     client: Client
 
-    def __init__(self, node: Node, clock: VirtualClock, client: Client, patience: float) -> None:
+    def __init__(
+        self,
+        node: Node,
+        clock: VirtualClock,
+        client: Client,
+        explainer: Explainer,
+        failing: FailingActivities,
+        patience: float,
+    ) -> None:
         self._node = node
         self._clock = clock
+        self._explainer = explainer
+        self._failing = failing
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._waits: set[asyncio.Future[None]] = set()
@@ -184,6 +199,8 @@ class Environment:
         """Wait for a result while time moves."""
         stuck: asyncio.Future[None] = self._loop.create_future()
         task = self._loop.create_task(waiting)
+        if not self._waits:
+            self._failing.begin()
         self._waits.add(stuck)
         self._wanted.set()
         try:
@@ -215,6 +232,7 @@ class Environment:
                     await self._released.wait()
                 elif (due := self._clock.next_due()) is not None and vain:
                     vain -= 1
+                    self._failing.check(self._node.frontend.live_workflows())
                     self._clock.jump(due)
                 else:
                     written = -1
@@ -268,13 +286,7 @@ class Environment:
     # ----------------------------------------------------------------------------------------------------------- explaining
 
     def _explained(self, error: StuckError) -> StuckError:
-        lines = [str(error), f"at {self.now().isoformat()}, open runs:"]
-        lines += [
-            "  " + _in_words(describe(live.state, live.state.run, self._clock.now()), live.history)
-            for live in self._node.frontend.live_workflows()
-            if live.state.run is not None
-        ]
-        return StuckError("\n".join(lines if len(lines) > 2 else [*lines, "  none"]))
+        return self._explainer.explained(error, self.now(), self._clock.now(), self._node.frontend.live_workflows())
 
     def push_began(self) -> None:
         self._pushing += 1
@@ -295,28 +307,6 @@ _SPINNERS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, list[int]]] = Weak
 def _finish(done: "asyncio.Future[None]") -> None:
     if not done.done():
         done.set_result(None)
-
-
-def _in_words(run: Description, history: "list[Any] | None") -> str:
-    parts = [
-        " ".join(
-            part
-            for part in (
-                item.kind,
-                item.name,
-                item.summary,
-                item.state,
-                f"until {aware(item.until).isoformat()}" if item.until else "",
-                f"after {item.failure.type}: {item.failure.message}" if item.failure is not None else "",
-            )
-            if part
-        )
-        for item in run.pending
-    ]
-    waits = "; ".join(parts) or "a signal (it has no timer and no activity)"
-    received = [event for event in history or () if event.type == "signal_received"]
-    told = f", signals so far: {len(received)}" if received else ""
-    return f"{run.workflow_id} ({run.type}, {run.status}) waits for {waits}{told}"
 
 
 class _Push:

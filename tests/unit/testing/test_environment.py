@@ -203,9 +203,15 @@ def test_a_hung_run_is_an_error_that_says_what_every_open_run_waits_for():
             await env.client.execute(lonely(), id="hung")
         text = str(caught.value)
         assert "hung (lonely, running) waits for a signal" in text
-        assert "waiting (approval, running) waits for decision waiting for a worker" in text
+        missing = "a worker on queue 'nobody' for workflow type 'approval': environment(queues=['default', 'nobody'])"
+        assert f"waiting (approval, running) waits for {missing}" in text
 
     in_environment(body)
+
+
+UNKNOWN_TYPE = (
+    r"w \(unheard_of, running\) waits for a worker that knows workflow type 'unheard_of': env\.register\(unheard_of\)"
+)
 
 
 def test_a_run_nobody_knows_the_code_of_is_an_error():
@@ -213,10 +219,73 @@ def test_a_run_nobody_knows_the_code_of_is_an_error():
 
     async def body(env):
         handle = await env.client.start("unheard_of", id="w")
-        with pytest.raises(perdure.testing.StuckError, match=r"w .unheard_of, running. waits for decision"):
+        with pytest.raises(perdure.testing.StuckError, match=UNKNOWN_TYPE):
             await handle.result()
 
     in_environment(body)
+
+
+def test_an_activity_nobody_knows_is_an_error_that_names_it():
+    """A forgotten registration is said as such, not as an activity that waits."""
+
+    async def run():
+        async with perdure.testing.environment() as env:
+            env.register(approval)
+            with pytest.raises(
+                perdure.testing.StuckError, match=r"a worker that knows activity 'greet': env\.register\(greet\)"
+            ):
+                await env.client.execute(approval("ann"))
+
+    asyncio.run(run())
+
+
+@activity(retry=Retry(initial=3600, max_interval=3600, jitter=0))
+async def broken() -> None:
+    raise ConnectionRefusedError("no bank")
+
+
+@workflow
+async def hopeless() -> None:
+    await broken()
+
+
+def test_an_activity_that_fails_on_every_attempt_is_an_error_that_names_it():
+    """Retries without a bound would move the clock for ever: the wait ends with the activity, the count and the last failure."""
+
+    async def body(env):
+        env.register(hopeless, broken)
+        handle = await env.client.start(hopeless(), id="w")
+        with pytest.raises(perdure.testing.StuckError) as caught:
+            await handle.result()
+        text = str(caught.value)
+        assert "activity 'broken' of a 'hopeless' run has failed 7 attempts" in text
+        assert "ConnectionRefusedError: no bank" in text
+        assert "environment(attempts_max=…), now 5" in text
+        assert "w (hopeless, running) waits for activity broken waiting to retry" in text
+        assert len([note for note in await handle.history(notes=True) if note.type == "attempt_failed"]) == 7
+
+    in_environment(body, attempts_max=5)
+
+
+def test_attempts_count_during_one_wait_only():
+    """A push may take as many as fall into it, a wait that is left alone starts from none, and what ends within the bound ends."""
+
+    async def body(env):
+        env.register(hopeless, broken)
+        handle = await env.client.start(hopeless(), id="w")
+        await env.advance(50 * 3600)
+        for failed in (57, 63):  # 51 in the push, 6 in each wait
+            with pytest.raises(perdure.testing.StuckError, match=f"has failed {failed} attempts"):
+                await handle.result()
+        assert await env.client.execute(retrying()) == 4
+
+    in_environment(body, attempts_max=5)
+
+
+def test_the_bound_on_attempts_is_at_least_one():
+    """Zero would end every wait in which anything is ever tried again."""
+    with pytest.raises(errors.InvalidArgument, match="attempts_max"):
+        asyncio.run(perdure.testing.environment(attempts_max=0).__aenter__())
 
 
 def test_an_activity_that_never_ends_is_an_error_that_names_the_way_out():
