@@ -311,9 +311,16 @@ def test_what_is_not_there_is_exit_code_3(node: Node, verb: str) -> None:
 
 def test_a_taken_id_and_a_closed_run_are_exit_code_4(node: Node) -> None:
     """Conflicts: an open run of the id, a closed one that must not be repeated, a signal too late."""
-    assert node.run("workflow", "start", "waits", "--id", "open", "--input", '"x"').returncode == 4
+    taken = node.run("workflow", "start", "waits", "--id", "open", "--input", '"x"')
+    assert taken.returncode == 4
+    assert "is running" in one_line(taken.stderr)
+    assert "--on-conflict attach" in taken.stderr
+    assert "--on-conflict terminate" in taken.stderr
     assert node.run("workflow", "start", "waits", "--id", "open", "--input", '"x"', "--on-conflict", "attach").returncode == 0
-    assert node.run("workflow", "start", "hello", "--id", "done", "--input", '"x"', "--reuse", "never").returncode == 4
+    taken = node.run("workflow", "start", "hello", "--id", "done", "--input", '"x"', "--reuse", "never")
+    assert taken.returncode == 4
+    assert "--reuse never" in one_line(taken.stderr)
+    assert "--on-conflict" not in taken.stderr
     late = node.run("workflow", "signal", "done", "x", "-o", "json")
     assert late.returncode == 4
     assert json.loads(one_line(late.stderr))["error"]["code"] == "WORKFLOW_CLOSED"
@@ -425,6 +432,16 @@ def test_resume_offers_a_quarantined_run_again(place: Path) -> None:
         running.run("workflow", "signal", "q", "more", "--input", '"!"')
         until(lambda: json.loads(running.run("workflow", "describe", "q", "-o", "json").stdout)["status"] == "quarantined")
         assert "greet" in running.run("workflow", "history", "q", "--notes").stdout.split("quarantined")[1]
+        told = running.run("workflow", "describe", "q").stdout
+        items = json.loads(running.run("workflow", "describe", "q", "-o", "json").stdout)["pending"]
+        build = next(item["name"] for item in items if item["kind"] == "resume")
+        assert f"  resume · or a build other than {build} · " in told
+        assert "waiting for a worker of another build that knows workflow type 'asks' on queue 'default'" in told
+        waited = running.run("workflow", "result", "q", "--timeout", "0.05")
+        assert waited.returncode == 124
+        assert "workflow 'q' is quarantined: " in one_line(waited.stderr)
+        assert "greet" in waited.stderr
+        assert "the code is mended and the worker restarted, or after: perdure workflow resume q" in waited.stderr
         assert running.run("workflow", "resume", "q", "--reason", "look again").returncode == 0
         until(lambda: running.run("workflow", "history", "q", "--notes").stdout.count("  quarantined") == 2)
     flows.write_text(FLOWS)
@@ -559,7 +576,7 @@ def test_a_stopped_node_can_be_read(stopped: Path) -> None:
     assert "activity_scheduled" in cli("workflow", "history", "done", data=data).stdout
     assert cli("workflow", "describe", "nobody", data=data).returncode == 3
     waiting = cli("workflow", "result", "open", data=data)
-    assert (waiting.returncode, "perdure dev" in one_line(waiting.stderr)) == (6, True)
+    assert (waiting.returncode, f"perdure dev MODULE --data {data}" in one_line(waiting.stderr)) == (6, True)
     assert cli("workflow", "terminate", "open", data=data).returncode == 6
     assert {path: path.stat().st_mtime_ns for path in data.rglob("*")} == before
 

@@ -90,7 +90,9 @@ async def describe(id: str, /, *, run: Run = None, place: Place = HERE, output: 
             for item in view.pending:
                 until = f"until {moment(item.until)}" if item.until else ""
                 attempt = f"attempt {item.attempt}" if item.attempt else ""
-                parts = (item.kind, item.name, item.state, attempt, until, item.failure.replace("\n", " "), item.summary)
+                # A run in quarantine waits for either of two things; the name of its item is the build that failed.
+                called = f"or a build other than {item.name}" if item.kind == "resume" and item.name else item.name
+                parts = (item.kind, called, item.state, attempt, until, item.failure.replace("\n", " "), item.summary)
                 text(f"  {' · '.join(part for part in parts if part)}")
         else:
             label = name.replace("_", " ") + ":"

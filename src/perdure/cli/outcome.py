@@ -1,6 +1,6 @@
 """`perdure workflow result`, and what `start --wait` says: how a run ended, as data or in words, and as an exit code."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from perdure.cli.exits import FAILED, OK, say, shown
 from perdure.cli.options import Output, Place
@@ -9,6 +9,9 @@ from perdure.cli.typed import HERE, TEXT, Run, identified
 if TYPE_CHECKING:
     from perdure.core.replies import RunResult
     from perdure.sdk.client import Client
+
+ASKING_S: Final = 5.0
+"""After a wait that came to nothing: so long may it take to learn how the run stands."""
 
 
 async def result(
@@ -40,7 +43,8 @@ async def tell_result(client: "Client", output: Output, id: str, run_id: str, ti
         async with asyncio.timeout(seconds):
             found = await client.frontend.result(client.namespace, id, run_id)
     except TimeoutError:
-        raise TimeoutError(f"workflow {id!r} has not ended within {timeout:g} s; it goes on") from None
+        said = await _held(client, id, run_id) or f"has not ended within {timeout:g} s; it goes on"
+        raise TimeoutError(f"workflow {id!r} {said}") from None
     value = NULL if is_absent(found.result) else found.result
     if output.is_json:
         emit(_outcome(id, found, value), output.output)
@@ -51,6 +55,31 @@ async def tell_result(client: "Client", output: Output, id: str, run_id: str, ti
     if not output.is_json:
         say(f"perdure: {_ending(id, found)}")
     return FAILED
+
+
+async def _held(client: "Client", id: str, run_id: str) -> str:
+    """Why no time will end the run, and what will; empty when it just goes on, or nobody says in time."""
+    import asyncio
+    from shlex import quote
+
+    from perdure.core.errors import PerdureError
+
+    try:
+        async with asyncio.timeout(ASKING_S):
+            found = await client.frontend.describe(client.namespace, id, run_id)
+            while found.next_run_id:
+                found = await client.frontend.describe(client.namespace, id, found.next_run_id)
+    except (TimeoutError, PerdureError):
+        return ""
+    if found.status == "paused":
+        return f"is paused; it goes on after: perdure workflow resume {quote(id)}"
+    if found.status != "quarantined":
+        return ""
+    why = "; ".join(item.state for item in found.pending if item.kind == "resume")
+    return (
+        f"is quarantined: {why}; it goes on when the code is mended and the worker restarted, "
+        f"or after: perdure workflow resume {quote(id)}"
+    )
 
 
 def _outcome(id: str, found: "RunResult", value: object) -> dict[str, object]:

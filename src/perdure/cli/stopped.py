@@ -92,7 +92,7 @@ class StoppedFrontend:
 
     def _unavailable(self, what: str) -> Unavailable:
         return Unavailable(
-            f"{what}no node is running on {self._directory}; start one with: perdure dev --data {self._directory}"
+            f"{what}no node is running on {self._directory}; start one with: perdure dev MODULE --data {self._directory}"
         )
 
     def send(self, request: AnyRequest, answer: Answer) -> None:  # noqa: ARG002  whatever it asks

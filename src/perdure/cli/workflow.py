@@ -51,10 +51,16 @@ async def start(
     from perdure.cli.connection import connected
     from perdure.cli.outcome import tell_result
     from perdure.cli.show import emit, text
+    from perdure.core.errors import WorkflowAlreadyStarted
 
     values = payloads(input)
     async with connected(place) as client:
-        handle = await client.start(type, *values, id=id, queue=queue, on_conflict=on_conflict, reuse=reuse, timeout=timeout)
+        try:
+            handle = await client.start(
+                type, *values, id=id, queue=queue, on_conflict=on_conflict, reuse=reuse, timeout=timeout
+            )
+        except WorkflowAlreadyStarted as error:
+            raise WorkflowAlreadyStarted(_with_flags(error.message), run_id=error.run_id) from error
         run_id = handle.run_id or ""
         if wait:
             return await tell_result(client, output, handle.id, run_id, wait_timeout)
@@ -146,6 +152,14 @@ async def resume(id: str, /, *, reason: str | None = None, run: Run = None, plac
     async with connected(place) as client:
         await client.handle(identified(id), run).resume(reason)
     return _done(id, "resumed", output)
+
+
+def _with_flags(message: str) -> str:
+    """What to do about a taken id, as it is done here: the engine says it as Python does."""
+    found, _, advice = message.partition("; on_conflict=")
+    if advice:
+        return f"{found}; --on-conflict attach waits for that run, --on-conflict terminate ends it first"
+    return found.replace("(reuse='", "(--reuse ").replace("')", ")")
 
 
 def _done(id: str, what: str, output: Output) -> int:
