@@ -32,6 +32,9 @@ _REPORTING: Final = frozenset(
     }
 )
 
+SOURCE_CHARS_MAX: Final = 80
+"""So much of the user's line is quoted."""
+
 BOUNDARIES: Final[set[CodeType]] = set()
 """Code objects at which an activation begins: frames further out are the worker's."""
 
@@ -71,9 +74,19 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def user_line(frame: FrameType | None = None) -> str:
-    """`file:line` of `user_frame`; without a frame, of the caller."""
+    """`file:line: source` of `user_frame`, the source as far as it can be read; without a frame, of the caller."""
     found = user_frame(frame or sys._getframe(1))
-    return f"{found.f_code.co_filename}:{found.f_lineno}" if found is not None else "?"
+    if found is None:
+        return "?"
+    place = f"{found.f_code.co_filename}:{found.f_lineno}"
+    source = _source(found.f_code.co_filename, found.f_lineno)
+    return f"{place}: {source}" if source else place
+
+
+def _source(filename: str, number: int) -> str:
+    """That line on its own, cut to `SOURCE_CHARS_MAX`. The guards let `linecache` read; it never raises for a file it cannot read."""
+    line = linecache.getline(filename, number).strip()
+    return line if len(line) <= SOURCE_CHARS_MAX else line[: SOURCE_CHARS_MAX - 1] + "…"
 
 
 def within_import(frame: FrameType | None) -> bool:

@@ -5,6 +5,7 @@
 
 import asyncio
 import datetime as dt
+import linecache
 import logging
 import os
 import random
@@ -116,9 +117,32 @@ def test_the_world_is_refused_with_call_and_line(stage, name):
 
     message = stage.run(main())
     assert message.startswith(name.strip())
-    assert f"({__file__}:{call.__code__.co_firstlineno})" in message
+    line = call.__code__.co_firstlineno
+    assert f"({__file__}:{line}: {linecache.getline(__file__, line).strip()})" in message
     assert stage.loop.violations == [message]
     assert reached == [True]
+
+
+def test_a_refusal_quotes_the_users_line_even_the_first_time(stage, tmp_path):
+    """The source is read inside the activation, past the guards; it is cut where it is long, and left out where there is none."""
+    long = "names = os.listdir('/'), " + ", ".join(f"'{number}'" for number in range(50))
+    (tmp_path / "mist.py").write_text(f"import os\ndef short():\n    os.stat('/')\ndef wide():\n    {long}\n")
+    linecache.clearcache()
+    names = {}
+    exec(compile((tmp_path / "mist.py").read_text(), str(tmp_path / "mist.py"), "exec"), names)
+    exec(compile("import os\ndef nowhere():\n    os.stat('/')\n", "<typed>", "exec"), names)
+
+    quotes = []
+    for name in ("short", "wide", "nowhere"):
+        with pytest.raises(NondeterminismError) as caught:
+            stage.loop.call_inside(names[name])
+        quotes.append(str(caught.value).partition(" is not allowed in workflow code ")[2])
+    assert quotes == [
+        f"({tmp_path}/mist.py:3: os.stat('/')): move it into an activity",
+        f"({tmp_path}/mist.py:5: {long[:79]}…): move it into an activity",
+        "(<typed>:3): move it into an activity",
+    ]
+    assert len(stage.loop.violations) == 3
 
 
 def test_fork_is_refused(stage):
