@@ -73,7 +73,12 @@ class ApplicationError(PerdureError):
 
 
 class ActivityError(PerdureError):
-    """An activity ended without a result: `name` is its type name, `attempts` how often it was tried, `kind` what ended it."""
+    """An activity ended without a result: `name` is its type name, `attempts` how often it was tried, `kind` what ended it.
+
+    Raised itself where no exception of the activity's own says why: a bound was passed (`kind` start_to_close, schedule_to_close,
+    schedule_to_start or heartbeat) or the last attempt's worker was lost (`lost`). Otherwise the activity's own exception is raised,
+    with this error as its `__cause__`: catch `ValueError`, read attempts from `error.__cause__`.
+    """
 
     code: ClassVar[str] = "ACTIVITY_ERROR"
 

@@ -193,19 +193,19 @@ class ActivityNamespace:
 
     def info(self) -> ActivityInfo:
         """What this attempt knows of itself."""
-        return ActivityInfo.of(_running())
+        return ActivityInfo.of(_running("info"))
 
     def heartbeat(self, *details: object) -> None:
         """Say that the attempt is alive, and remember `details` for the next one. Cheap: calls close together are merged."""
-        _running().heartbeat(CONVERTER.encode(list(details), "heartbeat"))
+        _running("heartbeat").heartbeat(CONVERTER.encode(list(details), "heartbeat"))
 
     def is_cancelled(self) -> bool:
         """True when the workflow asked this activity to stop; async ones also see `CancelledError`."""
-        return _running().is_cancelled()
+        return _running("is_cancelled").is_cancelled()
 
     def is_stopping(self) -> bool:
         """True when the worker is draining: a good moment to save progress and raise."""
-        return _running().is_stopping()
+        return _running("is_stopping").is_stopping()
 
     @property
     def logger(self) -> ActivityLogger:
@@ -213,10 +213,10 @@ class ActivityNamespace:
         return ACTIVITY_LOGGER
 
 
-def _running() -> ActivityContext:
+def _running(verb: str) -> ActivityContext:
     context = activity_context.get()
     if context is None:
-        raise OutsideContext("this can only be called in an activity that a worker is running")
+        raise OutsideContext(f"activity.{verb}() can only be called in an activity that a worker is running")
     return context
 
 

@@ -99,39 +99,39 @@ class WorkflowNamespace:
 
     def info(self) -> RunInfo:
         """What this run knows of itself, as of the input being fed."""
-        return RunInfo.of(_running())
+        return RunInfo.of(_running("info"))
 
     def now(self) -> datetime:
         """The recorded time of the input being fed, as an aware UTC datetime; the same on every replay."""
-        return aware(_running().now())
+        return aware(_running("now").now())
 
     def time(self) -> float:
         """`now()` as seconds since the epoch."""
-        return _running().now() / 1_000_000
+        return _running("time").now() / 1_000_000
 
     def random(self) -> Random:
         """The run's own generator, seeded when the run started; always the same object."""
-        return _running().random()
+        return _running("random").random()
 
     def uuid4(self) -> UUID:
         """A UUID drawn from the run's generator."""
-        return UUID(int=_running().random().getrandbits(128), version=4)
+        return UUID(int=_running("uuid4").random().getrandbits(128), version=4)
 
     def uuid7(self) -> UUID:
         """A UUID that sorts by `now()`, the rest drawn from the run's generator."""
-        context = _running()
+        context = _running("uuid7")
         millis, micros = divmod(context.now(), 1_000)
         head = (millis << 16 | 0x7000 | micros * 4096 // 1_000) << 64
         return UUID(int=head | 2 << 62 | context.random().getrandbits(62))
 
     async def sleep(self, delay: Duration, summary: str | None = None) -> None:
         """A durable timer of `delay` seconds (or a timedelta), never early; zero or less only yields. `summary` says what it waits for."""
-        context = _running()
+        context = _running("sleep")
         await context.sleep(microseconds(delay, "sleep"), checked_summary(summary))
 
     async def sleep_until(self, when: datetime, summary: str | None = None) -> None:
         """A durable timer until `when`; one that has passed only yields. Raises `InvalidArgument` for a naive datetime."""
-        context = _running()
+        context = _running("sleep_until")
         await context.sleep(instant(when, "sleep_until") - context.now(), checked_summary(summary))
 
     @overload
@@ -145,7 +145,7 @@ class WorkflowNamespace:
 
         Raises `InvalidArgument` naming the signal when its value is no `type`; that signal is then used up.
         """
-        signal = await _running().receive(identifier(name, "signal name"))
+        signal = await _running("receive").receive(identifier(name, "signal name"))
         return CONVERTER.decode(_value(signal), type, f"signal {name}")
 
     def version(self, change_id: str, min: int, max: int) -> int:
@@ -153,7 +153,7 @@ class WorkflowNamespace:
 
         Raises `NondeterminismError` when that lies outside [`min`, `max`]: the code for it is gone.
         """
-        context = _running()
+        context = _running("version")
         identifier(change_id, "change id")
         if not 0 <= min <= max:
             raise InvalidArgument(f"version({change_id!r}) needs 0 <= min <= max, not {min} and {max}")
@@ -175,7 +175,7 @@ class WorkflowNamespace:
 
         The value comes back as the payload reads: by `type`, else by the return hint of `fn`, else as plain JSON.
         """
-        context = _running()
+        context = _running("side_effect")
         if inspect.iscoroutinefunction(fn):
             raise InvalidArgument("side_effect takes a plain function; async work belongs in an activity")
 
@@ -189,7 +189,7 @@ class WorkflowNamespace:
 
         Raises `InvalidArgument` or `TypeError`, and the run goes on, when they do not fit the workflow.
         """
-        context = _running()
+        context = _running("continue_as_new")
         definition = getattr(context, "definition", None)
         if isinstance(definition, Workflow):
             values, keywords = definition.signature.bind(args, kwargs, definition.name)
@@ -200,7 +200,7 @@ class WorkflowNamespace:
 
     def is_replaying(self) -> bool:
         """True while the code runs over what was decided before. For logs and metrics only: never let a decision depend on it."""
-        return _running().is_replaying()
+        return _running("is_replaying").is_replaying()
 
     def saga(self) -> Saga:
         """A block whose compensations run, last first, when it fails."""
@@ -212,10 +212,10 @@ class WorkflowNamespace:
         return WORKFLOW_LOGGER
 
 
-def _running() -> WorkflowContext:
+def _running(verb: str) -> WorkflowContext:
     context = current_workflow()
     if context is None:
-        raise OutsideContext("this can only be called in workflow code that a worker is running")
+        raise OutsideContext(f"workflow.{verb}() can only be called in workflow code that a worker is running")
     return context
 
 
