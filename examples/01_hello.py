@@ -35,4 +35,5 @@ async def main() -> None:
             # → 6 completed
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

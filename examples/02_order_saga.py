@@ -54,4 +54,5 @@ async def main() -> None:
             # → no room in Venice
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -53,4 +53,5 @@ async def main() -> None:
         print(await ignored.result())  # → nobody approved it within a week
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

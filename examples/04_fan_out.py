@@ -34,4 +34,5 @@ async def main() -> None:
             # → 1000 results written down
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -56,4 +56,5 @@ async def main() -> None:
             print("Bob's history says so:", markers[0].change_id)  # → Bob's history says so: mail instead of letters
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())
