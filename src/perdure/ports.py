@@ -245,6 +245,10 @@ class Broker(Protocol):
 
     def subscribe(self, queue: str, kind: TaskKind, worker: str, deliver: Deliver, credits: int) -> Subscription: ...
 
+    def served(self, queue: str, kind: TaskKind) -> bool:
+        """True when somebody is subscribed."""
+        ...
+
     def depth(self, queue: str, kind: TaskKind) -> int:
         """Tasks waiting for a subscriber."""
         ...

@@ -10,6 +10,8 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
 OUTPUT = re.compile(r"# → (.*)$", re.MULTILINE)
+TOLD = re.compile(r"activity \w+ of workflow '[^']+' failed at attempt \d+: ")
+"""What a node tells of attempts that fail; some examples fail on purpose."""
 
 
 def test_there_are_examples() -> None:
@@ -26,7 +28,7 @@ def test_example(example: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == OUTPUT.findall(example.read_text(encoding="utf-8"))
-    assert done.stderr == ""
+    assert [line for line in done.stderr.splitlines() if not TOLD.match(line)] == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -98,6 +98,10 @@ class InProcessBroker:
         line.drain()
         return subscription
 
+    def served(self, queue: str, kind: Kind) -> bool:
+        line = self._lines.get((queue, kind))
+        return line is not None and bool(line.subscriptions)
+
     def depth(self, queue: str, kind: Kind) -> int:
         line = self._lines.get((queue, kind))
         return len(line.waiting) if line is not None else 0

@@ -152,6 +152,8 @@ class EngineFrontend:
     # ------------------------------------------------------------------------------------------------------------ requests
 
     def _owner(self, key: Key) -> ShardOwner:
+        if not self._owners:
+            self._check_running()
         return self._owners[_shard_of(*key)]
 
     def call(self, request: AnyRequest) -> "asyncio.Future[Any]":
@@ -172,14 +174,19 @@ class EngineFrontend:
     def send(self, request: AnyRequest, answer: Answer) -> None:
         """Bring a request to its owner; see `ports.Frontend.send`."""
         try:
-            if self._stopped or self.fault is not None:
-                raise Unavailable(f"the engine has stopped{f': {self.fault}' if self.fault else ''}")
+            self._check_running()
             if type(request) in _CLIENT:
                 door.check(request)
         except PerdureError as error:
             answer(None, error)
             return
         self._route(request, answer)
+
+    def _check_running(self) -> None:
+        if not self._owners and not self._stopped:
+            raise Unavailable("the engine has not started: enter the node first (async with perdure.embedded(...) as app)")
+        if self._stopped or self.fault is not None:
+            raise Unavailable(f"the engine has stopped{f': {self.fault}' if self.fault else ''}")
 
     def _route(self, request: AnyRequest, answer: Answer | None) -> None:
         key = (request.namespace, request.workflow_id)

@@ -14,7 +14,9 @@ from perdure.ports import Broker, Clock
 
 log = logging.getLogger(__name__)
 
-PERIOD_US: Final = 10_000_000
+PERIOD_US: Final = 5_000_000
+FIRST_US: Final = 2_000_000
+"""The first sweep comes early, for what is wrong from the start."""
 LATE_US: Final = 1_000_000
 """A wake this much overdue was lost."""
 CHUNK: Final = 500
@@ -36,6 +38,9 @@ class Sweeper:
         self._workflows = workflows
         self._bring = bring
         self._task: asyncio.Task[None] | None = None
+        self._unserved: set[str] = set()
+        self._waiting: set[tuple[str, int, int]] = set()
+        """Tasks that were with nobody at the last sweep. One that still is was lost; another may just be on its way."""
         self.repaired = 0
 
     async def start(self) -> None:
@@ -48,8 +53,10 @@ class Sweeper:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _run(self) -> None:
+        pause = FIRST_US
         while True:
-            await self._clock.sleep(PERIOD_US)
+            await self._clock.sleep(pause)
+            pause = PERIOD_US
             try:
                 await self.sweep()
             except Exception:
@@ -63,11 +70,27 @@ class Sweeper:
             if number % CHUNK == 0:
                 await asyncio.sleep(0)
         for (queue, kind), tasks in due.items():
+            if kind == "workflow":
+                self._look_at_workers(queue, len(tasks))
             # A line as long as it should be holds them; a shorter one has lost some, and claims sort out what comes twice.
             if self._broker.depth(queue, kind) < len(tasks):  # type: ignore[arg-type]
                 for task in tasks:
-                    self.repaired += 1
-                    self._bring(task)
+                    if _name(task) in self._waiting:
+                        self.repaired += 1
+                        self._bring(task)
+        self._waiting = {_name(task) for tasks in due.values() for task in tasks}
+
+    def _look_at_workers(self, queue: str, waiting: int) -> None:
+        """Say once that a queue has work and nobody to do it."""
+        if self._broker.served(queue, "workflow"):
+            self._unserved.discard(queue)
+        elif queue not in self._unserved:
+            self._unserved.add(queue)
+            log.warning(
+                "%d workflows wait on queue %r and no worker serves it: register workflows with the node, or start a worker",
+                waiting,
+                queue,
+            )
 
     def _look(self, live: LiveWorkflow, due: defaultdict[tuple[str, str], list[Task]]) -> None:
         now = self._clock.now()
@@ -79,3 +102,7 @@ class Sweeper:
             if instant < now - LATE_US and not isinstance(target, Task):
                 self.repaired += 1
                 self._bring(target)
+
+
+def _name(task: Task) -> tuple[str, int, int]:
+    return task.run_id, task.command, task.attempt

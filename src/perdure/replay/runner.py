@@ -44,7 +44,7 @@ class Runner:
     """One run, warm. `length` is the number of the last event held; every input up to it has been fed unless the code has continued
     as new. Raises `Mismatch`, `OldBuild` or `Stale` when it cannot go on; it must then be thrown away (`close`)."""
 
-    __slots__ = ("_main", "_strict", "context", "decided", "ending", "fed", "length", "matcher")
+    __slots__ = ("_cancel_reason", "_main", "_strict", "context", "decided", "ending", "fed", "length", "matcher")
 
     def __init__(
         self, definition: Definition, namespace: str, workflow_id: str, started: ev.Started, *, strict: bool = False
@@ -58,6 +58,7 @@ class Runner:
         """`based_on` of the last decision seen in the history."""
         self.ending: cm.ClosingCommand | None = None
         self._main: asyncio.Task[Any] | None = None
+        self._cancel_reason = ""
 
     @property
     def continued(self) -> bool:
@@ -139,6 +140,7 @@ class Runner:
 
     def _cancel(self, event: ev.CancelRequested) -> None:
         if self._main is not None and not self._main.done():
+            self._cancel_reason = event.reason
             self._main.cancel(event.reason or None)
 
     def _ignore(self, event: Any) -> None:
@@ -149,7 +151,7 @@ class Runner:
     def _ended(self, main: "asyncio.Task[Any]") -> cm.ClosingCommand:
         at = self.context.at
         if main.cancelled():
-            return cm.CancelWorkflow(at=at)
+            return cm.CancelWorkflow(at=at, reason=self._cancel_reason)
         error = main.exception()
         if error is None:
             return cm.CompleteWorkflow(at=at, result=main.result())

@@ -5,13 +5,18 @@ the function here; `client.start` takes it apart instead. It is a real coroutine
 a handful of slots: no inspection, no encoding, no coroutine object before the first `send`.
 """
 
+import sys
+import warnings
 from collections.abc import Coroutine, Generator
 from types import TracebackType
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from perdure.sdk.context import WorkflowContext, current_workflow
 
 R_co = TypeVar("R_co", covariant=True)
+
+_WARNED: Final[dict[Any, Any]] = {}
+"""Places that were told of already; replay would tell of them again and again."""
 
 
 class Definition(Protocol):
@@ -82,6 +87,19 @@ class Call(Coroutine[None, None, R_co]):
         self._used = True
         if self._running is not None:
             self._running.close()
+
+    def __del__(self) -> None:
+        """In workflow code a call nobody awaited is almost always a forgotten `await`: nothing was asked for, and nothing else says so."""
+        if self._used or current_workflow() is None:
+            return
+        frame = sys._getframe(1)
+        warnings.warn_explicit(
+            f"{self.definition.name} was called and never awaited: nothing was asked for",
+            RuntimeWarning,
+            frame.f_code.co_filename,
+            frame.f_lineno,
+            registry=_WARNED,
+        )
 
     @property
     def cr_await(self) -> object:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from perdure.core.requests import RequestCancel, ResumeWorkflow, SignalWorkflow, TerminateWorkflow
+from perdure.sdk.duration import Duration, length
 from perdure.sdk.outcome import outcome_of
 from perdure.sdk.views import HistoryEntry, WorkflowDescription, entries_of, view_of
 
@@ -37,20 +38,27 @@ class Handle(Generic[R_co]):
         self._pinned = run_id or ""
         self._workflow = workflow
 
-    async def result(self, timeout: float | None = None) -> R_co:
+    async def result(self, timeout: Duration | None = None) -> R_co:
         """Wait for the end and return the result, however often the run continues as new.
 
         Raises `WorkflowFailed` (the workflow's own exception as `__cause__`), `WorkflowCancelled`, `WorkflowTerminated`,
-        `WorkflowTimedOut`, `NotFound`, `Unavailable`; the built-in `TimeoutError` when `timeout` seconds pass first. Giving up the
-        wait never touches the run.
+        `WorkflowTimedOut`, `NotFound`, `Unavailable`; the built-in `TimeoutError` when `timeout` (seconds or a timedelta) passes first.
+        Giving up the wait never touches the run.
         """
         frontend, namespace = self._client.frontend, self._client.namespace
         run_id = self.run_id or ""
         if timeout is None:
             found = await frontend.result(namespace, self.id, run_id)
         else:
-            async with asyncio.timeout(timeout):
-                found = await frontend.result(namespace, self.id, run_id)
+            seconds = length(timeout, "timeout") / 1_000_000
+            limit = asyncio.timeout(seconds)
+            try:
+                async with limit:
+                    found = await frontend.result(namespace, self.id, run_id)
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                raise TimeoutError(f"workflow {self.id!r} has not ended within {seconds:g} s; it goes on") from error
         return outcome_of(self.id, found, self._workflow)  # type: ignore[no-any-return]
 
     async def signal(self, name: str, value: Any = None, *, signal_id: str | None = None) -> None:

@@ -229,6 +229,7 @@ class Attempts:
         except BaseException as error:  # noqa: BLE001 – whatever an activity raises is its failure, not the worker's
             # What does not fit the function's signature, or cannot be a payload, is no better at the next attempt.
             fact = _erred(claim, error, final=not called and isinstance(error, (InvalidArgument, TypeError)))
+            _tell(fact, claim)
         finally:
             attempt.task = None
             del self._running[claim.token]
@@ -273,3 +274,17 @@ def _erred(claim: ActivityClaim, error: BaseException, *, final: bool = False, c
     return ActivityErred(
         command=claim.scheduled.id, attempt=claim.attempt, token=claim.token, failure=failure, cancelled=cancelled
     )
+
+
+def _tell(erred: ActivityErred, claim: ActivityClaim) -> None:
+    """Log a failed attempt: the first three, then ever more rarely, so that endless retries are seen and do not flood."""
+    number = claim.attempt
+    if number <= 3 or number & (number - 1) == 0:
+        log.warning(
+            "activity %s of workflow %r failed at attempt %d: %s: %s",
+            claim.scheduled.name,
+            claim.workflow_id,
+            number,
+            erred.failure.type,
+            erred.failure.message,
+        )

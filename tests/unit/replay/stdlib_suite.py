@@ -78,7 +78,7 @@ class SuiteLoop(WorkflowLoop):
         if self.handler is not None:
             self.handler(self, context)
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """There is none."""
 
 

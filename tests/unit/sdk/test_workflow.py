@@ -84,7 +84,9 @@ def not_workflows():
             (staticmethod(fulfil.fn), "below @staticmethod")]  # fmt: skip
 
 
-@pytest.mark.parametrize(("thing", "reason"), not_workflows(), ids=lambda thing: thing if isinstance(thing, str) else type(thing).__name__)
+@pytest.mark.parametrize(
+    ("thing", "reason"), not_workflows(), ids=lambda thing: thing if isinstance(thing, str) else type(thing).__name__
+)
 def test_what_cannot_be_a_workflow(thing, reason):
     """Each is refused with a reason."""
     with pytest.raises(InvalidArgument, match=reason):

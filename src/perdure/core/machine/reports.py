@@ -5,8 +5,6 @@ only if the fact was, at the time its worker fed it, and nothing but this report
 there. Proven on the models in tests/property; docs/adr/0005 says what goes wrong with wider rules.
 """
 
-from itertools import takewhile
-
 from perdure.core.commands import ClosingCommand, ContinueAsNew
 from perdure.core.events import CLOSING_KINDS, ActivityCompleted, CommandEvent
 from perdure.core.limits import LIMITS
@@ -19,7 +17,7 @@ from perdure.core.machine.recording import Recorder, unbuilt
 from perdure.core.machine.targets import current_run, not_yet
 from perdure.core.notes import ActivityClaimed, DecidedBy, Seen, SignalSetAside
 from perdure.core.replies import ActivityClaim, Rejection, Reported
-from perdure.core.requests import ActivityErred, ActivitySucceeded, Commands, Report, Step
+from perdure.core.requests import ActivityErred, ActivitySucceeded, Commands, Report
 from perdure.core.state import ActivityState, RunState, WorkflowState
 from perdure.core.volatile import ClaimLife, CloseRefused, HeldWarm, SeenTo, WorkflowClaimEnded
 
@@ -64,6 +62,7 @@ class _Judge:
         "ended",
         "exact",
         "fence",
+        "good",
         "has_facts",
         "last",
         "recorder",
@@ -89,13 +88,15 @@ class _Judge:
         self.accepted = True
         self.refused = False
         self.last = request.based_on
+        self.good = 0
+        """Every decision up to this event was accepted."""
         self.seen = 0
         self.dropped = 0
         self.ended: set[int] = set()
         self.refused_build = bool(run.failed_builds or run.refused_builds) and bool(build_fault(run, request.build_id))
 
     def judge(self) -> Outcome:
-        steps = self.report.steps if type(self.report.closing) is not ContinueAsNew else self._steps()
+        steps = self.report.steps
         if len(steps) > 1 and type(steps[0]) is Commands and type(steps[1]) is ActivitySucceeded:
             self._leave_room(steps[1])
         for step in steps:
@@ -119,17 +120,6 @@ class _Judge:
 
     # ------------------------------------------------------------------------------------------------------------ steps
 
-    def _steps(self) -> tuple[Step, ...]:
-        """The steps to go through. Once code has continued as new at an input before the first fact, facts do not matter any more; let
-        one cut the close off here, and its signals would be covered before they could be carried over."""
-        report = self.report
-        closing = report.closing
-        if closing is None or closing.at > report.based_on or not (self.right and self.fence):
-            return report.steps
-        commands = tuple(takewhile(lambda step: type(step) is Commands, report.steps))
-        self.dropped = sum(1 for step in report.steps if type(step) is not Commands)
-        return commands
-
     def _may_decide(self) -> bool:
         """Commands before a fact need the claim and the fence; after one, an exact prefix and the fact as it was fed."""
         if self.cut or not self.fence or self.refused_build:
@@ -143,6 +133,7 @@ class _Judge:
             self.cut = True
             self.accepted = False
             return
+        self.good = self.last
         if not step.commands:
             self.seen = self.last
             return
@@ -206,16 +197,19 @@ class _Judge:
         self.cut = True
 
     def _closes(self, closing: ClosingCommand) -> bool:
-        """True when the run is closed now, by its code."""
-        if not self._may_decide() or closing.at > self.last:
-            self.cut = True
+        """True when the run is closed now, by its code.
+
+        The end is good when everything up to the input at which it came was accepted; what was cut behind that input does not matter.
+        Were the end dropped for it, the inputs before would count as seen, and nobody would be asked for the end again.
+        """
+        if not self.good or closing.at > self.good:
             self.accepted = False
             return False
-        if not self.has_facts and not may_close(self.draft, self.report, LIMITS.close_refusals_max):
+        if not may_close(self.draft, self.report, LIMITS.close_refusals_max):
             self.refused = True
             self.draft.volatile.append(CloseRefused())
             return False
-        close(self.draft, self.report, self.last)
+        close(self.draft, self.report, self.good)
         return True
 
     # ----------------------------------------------------------------------------------------------------------- outcome

@@ -78,7 +78,7 @@ def _meet_open(state: WorkflowState, run: RunState, request: StartWorkflow, now:
         _end(draft, Terminated(id=draft.next_id, time=draft.time, reason=reason, unseen_signals=len(run.unseen_signals)))
         begin(draft, _started(request, draft.time), request)
         return draft.outcome(RunStarted(run_id=request.run_id))
-    return _already(state, run, "is running")
+    return _already(state, run, "is running", "; on_conflict='attach' gives its handle, 'terminate' ends it first")
 
 
 def unread_limit(state: WorkflowState) -> Rejection:
@@ -89,10 +89,10 @@ def unread_limit(state: WorkflowState) -> Rejection:
     )
 
 
-def _already(state: WorkflowState, run: RunState, how: str) -> Rejection:
+def _already(state: WorkflowState, run: RunState, how: str, advice: str = "") -> Rejection:
     return Rejection(
         code="WORKFLOW_ALREADY_STARTED",
-        message=f"workflow {state.workflow_id!r} {how} (run {run.run_id})",
+        message=f"workflow {state.workflow_id!r} {how} (run {run.run_id}){advice}",
         fields={"run_id": run.run_id},
     )
 

@@ -156,6 +156,30 @@ def test_results_reported_with_it_do_not_cut_it_off() -> None:
     assert [event.signal_id for event in story.history if isinstance(event, SignalReceived)] == ["late"]
 
 
+def test_a_stale_result_behind_the_end_does_not_hold_it_back() -> None:
+    """The code has ended at what was fed before; were its end dropped for a result nobody wants, nobody would be asked for it again."""
+    story = started()
+    reply = story.decide(cm.ScheduleActivity(at=1, name="charge"), room=1, queues=("default",))
+    claim = reply.activities[0]
+    story.signal("go")
+    claimed = story.claim(held=reply.length)
+    stale = done(claim)
+    story.succeed(claim)
+    reply = story.report(claimed, Commands(), stale, closing=cm.CompleteWorkflow(at=3))
+    assert (reply.closed, reply.facts_dropped, story.run.status) == (True, 1, "completed")
+    assert story.history[-1].based_on == 3  # type: ignore[union-attr]
+
+
+def test_an_end_that_came_at_a_result_falls_with_it() -> None:
+    """The result was not taken as it was fed: the end is asked for again, after the result in its place."""
+    story = started()
+    reply = story.decide(cm.ScheduleActivity(at=1, name="charge"), room=1, queues=("default",))
+    story.signal("go")
+    fused = done(reply.activities[0], fed_at=story.now)
+    reply = story.report(reply, fused, Commands(), closing=cm.CompleteWorkflow(at=3))
+    assert (reply.accepted, reply.closed, story.run.wants_decision) == (False, False, True)
+
+
 def test_what_a_successor_inherits() -> None:
     """Type, queue, timeout, memo, attributes, request id, origin and the chain's first run; its seed and time are its own."""
     story = started(
