@@ -8,6 +8,8 @@ other. No code of the text is run, no file named in it is opened here.
 import inspect
 import re
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, FunctionType, TracebackType
 from typing import Any, Final, cast
@@ -20,9 +22,23 @@ _OURS: Final = str(Path(__file__).parent.parent) + "/"
 _FRAME: Final = re.compile(r'^  File "(.*)", line (\d+), in (.*)$', re.MULTILINE)
 
 
+_LEFT_OUT: Final[list[None]] = []
+"""As long as it holds anything, no traceback is written down. Process-wide: activities and workflows run in contexts of their own."""
+
+
+@contextmanager
+def left_out() -> Generator[None]:
+    """Inside, failures carry no traceback text: for simulations, whose bytes must not depend on where the source lies."""
+    _LEFT_OUT.append(None)
+    try:
+        yield
+    finally:
+        _LEFT_OUT.pop()
+
+
 def traceback_text(first: TracebackType | None) -> str:
     """What Python would print of this traceback, without perdure's own frames when there are others."""
-    if first is None:
+    if first is None or _LEFT_OUT:
         return ""
     entries = list(traceback.walk_tb(first))
     theirs = [entry for entry in entries if not entry[0].f_code.co_filename.startswith(_OURS)]

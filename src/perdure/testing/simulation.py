@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from perdure.core.description import describe
 from perdure.core.errors import ResourceExhausted, Unavailable
+from perdure.sdk import tracebacks
 from perdure.sdk.client import Client
 from perdure.testing.chance import SeededChance
 from perdure.testing.seeded_loop import SeededLoop
@@ -274,7 +275,8 @@ def simulate(seed: int) -> Verdict:
     fault = ""
     history: tuple[str, ...] = ()
     try:
-        world.loop.run_until_complete(world.run())
+        with tracebacks.left_out():
+            world.loop.run_until_complete(world.run())
     except BrokenWorldError as broken:
         fault, history = f"{broken}", broken.history
     except Exception as error:  # noqa: BLE001 – whatever went wrong is the finding
