@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Annotated, Any, Final, Literal
@@ -41,7 +40,7 @@ from perdure.core.transition import Transition
 from perdure.node import Node, embedded
 from perdure.runtime.collector import Collector, collector
 
-Loop = Literal["auto", "asyncio", "uvloop"]
+Loop = Literal["asyncio", "uvloop"]
 
 WARM_UP: Final = 500
 SAMPLES_MAX: Final = 2_000
@@ -68,7 +67,7 @@ def main(
     parked: int = 2_000,
     data: Path | None = None,
     output: Annotated[Format, Parameter(name=["--output", "-o"])] = "text",
-    loop: Loop = "auto",
+    loop: Loop = "asyncio",
     gc: Collector = "tuned",
 ) -> int:
     """Measure the embedded engine on this machine. Every commit is a real fdatasync.
@@ -85,7 +84,7 @@ def main(
         data: A directory on the disk to measure. A folder in it is made and removed. Default: the system's temporary directory, or
             the current one where that is in memory.
         output: text for people, json, or markdown.
-        loop: auto takes uvloop where it is installed.
+        loop: The event loop; perdure dev runs on asyncio.
         gc: tuned sets the garbage collector as a process of perdure's own does; default leaves it alone.
     """
     settings = Settings(workflows=workflows, in_flight=in_flight, repeats=repeats, long_run=long_run, parked=parked)
@@ -122,7 +121,7 @@ def _place(data: Path | None) -> Path:
 
 def _runner(loop: Loop) -> tuple[str, Callable[[Coroutine[Any, Any, Report]], Report]]:
     """The event loop's name and what runs a coroutine on it."""
-    if loop == "asyncio" or (loop == "auto" and find_spec("uvloop") is None):
+    if loop == "asyncio":
         return "asyncio", asyncio.run
     try:
         import uvloop

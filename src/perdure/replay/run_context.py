@@ -160,7 +160,7 @@ class RunContext:
         """A signal was fed: hand it to whoever waits longest, else keep it."""
         line = self.line(signal.name)
         while line.waiting:
-            future = line.waiting.popleft()
+            future = line.waiting.pop(0)
             if not future.done():
                 future.set_result(signal)
                 return
@@ -170,7 +170,7 @@ class RunContext:
         """A signal whose taker was cancelled before it saw it: the next in line gets it, or it is the first kept."""
         line = self.line(signal.name)
         while line.waiting:
-            future = line.waiting.popleft()
+            future = line.waiting.pop(0)
             if not future.done():
                 future.set_result(signal)
                 return
@@ -223,7 +223,7 @@ class _Line:
 
     def __init__(self) -> None:
         self.kept: deque[SignalReceived] = deque()
-        self.waiting: deque[asyncio.Future[SignalReceived]] = deque()
+        self.waiting: list[asyncio.Future[SignalReceived]] = []
 
 
 class Reception:

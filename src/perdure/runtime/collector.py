@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 Collector = Literal["tuned", "default"]
 
-THRESHOLDS: Final = (20_000, 20, 50)
+THRESHOLDS: Final = (100_000, 20, 50)
 """A run in flight is some hundred objects that die by themselves: the collector need not look at each of them several times."""
 
 

@@ -73,7 +73,7 @@ def test_nothing_is_left_behind(capsys, tmp_path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
-    assert report["machine"]["gc_thresholds"] == [20_000, 20, 50]
+    assert report["machine"]["gc_thresholds"] == [100_000, 20, 50]
     assert report["machine"]["gc_frozen"] > 0
 
 
