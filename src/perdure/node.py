@@ -63,6 +63,9 @@ class Node:
         self._grace = grace
         self._working = False
         self._running = False
+        self._turn = asyncio.Lock()
+        """Starting and stopping, one at a time."""
+        self._stop: asyncio.Task[None] | None = None
 
     def register(self, *things: object) -> None:
         """Make workflows, activities, modules or objects with activity methods known to this node's worker; any time.
@@ -79,24 +82,40 @@ class Node:
         self.worker.begin()
 
     async def start(self) -> None:
-        await self.store.open()
-        try:
-            await self.frontend.start()
-        except BaseException:
-            await self.store.close()
-            raise
-        self._running = True
-        if self.registry.activities or self.registry.workflows:
-            self._work()
+        async with self._turn:
+            await self.store.open()
+            try:
+                await self.frontend.start()
+            except BaseException:
+                await self._close()
+                raise
+            self._running = True
+            if self.registry.activities or self.registry.workflows:
+                self._work()
 
     async def stop(self) -> None:
-        """Let activities end within the grace period, write what was taken, close the store. Idempotent."""
-        if not self._running:
-            return
-        self._running = False
+        """Let activities end within the grace period, write what was taken, close the store. Idempotent.
+
+        A start that is under way is awaited. Once begun it goes on to its end, also when whoever awaits this is cancelled; a second
+        call waits for that end.
+        """
+        if self._stop is None or self._stop.done():
+            self._stop = asyncio.get_running_loop().create_task(self._stop_in_order(), name="perdure stop")
+        await asyncio.shield(self._stop)
+
+    async def _stop_in_order(self) -> None:
+        async with self._turn:
+            if not self._running:
+                return
+            try:
+                if self._working:
+                    await self.worker.stop(self._grace)
+            finally:
+                await self._close()
+                self._running = False
+
+    async def _close(self) -> None:
         try:
-            if self._working:
-                await self.worker.stop(self._grace)
             await self.frontend.stop()
         finally:
             await self.store.close()

@@ -32,6 +32,10 @@ class Clock(Protocol):
 
     def now(self) -> int: ...
 
+    def not_before(self, instant: int) -> None:
+        """From here on it is at least `instant`: an earlier process wrote that time down, so it has been."""
+        ...
+
     def call_at(self, instant: int, callback: Callable[[], None]) -> Wake:
         """Call back on the loop's thread at or after `instant`, never before."""
         ...
@@ -125,6 +129,8 @@ class CommitResult(Struct, frozen=True, kw_only=True, gc=False):
 
     ok: bool
     reason: str = ""
+    unwritable: bool = False
+    """It is this very transition that cannot be written, now or ever, and not one that stands before it."""
 
 
 class RunSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -222,10 +228,17 @@ class WorkerIdentity(Struct, frozen=True, kw_only=True):
 
 
 class Subscription(Protocol):
-    """A worker's standing wish for tasks of one queue."""
+    """A worker's standing wish for tasks of one queue.
+
+    Credits are the worker's, one count for each kind of task: all its subscriptions of that kind draw on it, so that a limit on what
+    runs at once holds for any number of queues.
+    """
 
     def grant(self, credits: int) -> None:
-        """Allow so many more deliveries."""
+        """Allow the worker so many more deliveries of this kind, from any of its queues; a negative number takes that many back.
+
+        What was on its way when credits were taken back still comes: over a wire a worker may be handed more than it has room for.
+        """
         ...
 
     def cancel(self) -> None:
@@ -270,7 +283,10 @@ class Frontend(Protocol):
         ...
 
     def subscribe(self, queue: str, kind: TaskKind, worker: "WorkerIdentity", deliver: Deliver, credits: int) -> Subscription:
-        """Ask for tasks of a queue. Cancel notices for the worker come to the same `deliver` and cost no credit."""
+        """Ask for tasks of a queue, adding `credits` to what the worker may be handed of that kind.
+
+        Cancel notices for the worker come to the same `deliver` and cost no credit.
+        """
         ...
 
     async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:

@@ -24,6 +24,9 @@ class StillClock:
     def now(self) -> int:
         return 1_000_000
 
+    def not_before(self, instant: int) -> None:
+        pass
+
     def call_at(self, instant: int, callback: Callable[[], None]) -> Any:
         raise NotImplementedError
 

@@ -28,6 +28,9 @@ class TurnClock:
     def now(self) -> int:
         return 1
 
+    def not_before(self, instant: int) -> None:
+        pass
+
     def call_at(self, instant, callback):
         raise NotImplementedError
 

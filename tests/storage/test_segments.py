@@ -77,7 +77,7 @@ def test_opening_and_closing_an_empty_directory_writes_nothing(bench) -> None:
 
 
 def test_every_crash_between_two_segments_heals(bench) -> None:
-    """Footer torn or whole, next file absent, empty, or with part of its header: opening goes on where that stopped."""
+    """Next file made, footer torn or whole, part of the next header: opening goes on where that stopped."""
     files = bench.files()
     bench.write(files, [[transition] for transition in numbered(bench, "a", 12)], segment_bytes_max=1500)
     contents = bench.contents(files)
@@ -85,7 +85,8 @@ def test_every_crash_between_two_segments_heals(bench) -> None:
     first, second = contents[names[0]], contents[names[1]]
     footer = first[:-1].rindex(b"\n") + 1
     header = second.index(b"\n") + 1
-    states = [{names[0]: first[:size]} for size in range(footer, len(first) + 1)]
+    states = [{names[0]: first[:size]} for size in range(footer, len(first))]
+    states += [{names[0]: first[:size], names[1]: b""} for size in range(footer, len(first))]
     states += [{names[0]: first, names[1]: second[:size]} for size in range(header + 1)]
     kept = first.count(b'"t":{')
     for state in states:
@@ -97,14 +98,17 @@ def test_every_crash_between_two_segments_heals(bench) -> None:
 
 
 def test_a_missing_segment_is_damage(bench) -> None:
-    """The first, one in the middle, or a footer gone: named, not passed over."""
+    """The first, one in the middle, the newest ones, or a footer gone: named, not passed over."""
     files = bench.files()
     bench.write(files, [[transition] for transition in numbered(bench, "a", 40)], segment_bytes_max=1500)
     contents = bench.contents(files)
     names = list(contents)
-    for gone in names[:-1]:
+    for gone in names:
         with pytest.raises(JournalCorrupt):
             bench.reopen(bench.files({name: data for name, data in contents.items() if name != gone}), ("a",))
+    with pytest.raises(JournalCorrupt, match=f"{names[-2]} is missing") as caught:
+        bench.reopen(bench.files({name: contents[name] for name in names[:-2]}), ("a",))
+    assert caught.value.segment == names[-2]
     lines = contents[names[0]].splitlines(keepends=True)
     with pytest.raises(JournalCorrupt, match="footer"):
         bench.reopen(bench.files(contents | {names[0]: b"".join(lines[:-1])}), ("a",))

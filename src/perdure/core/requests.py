@@ -267,6 +267,14 @@ class WriteDown(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False
     run_id: str
 
 
+class QuarantineRun(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="quarantine_run"):
+    """What the run's code asked for cannot be written down: whoever runs that code would only ask for it again."""
+
+    run_id: str
+    reason: str
+    build_id: str = ""
+
+
 ClientRequest: TypeAlias = (
     StartWorkflow
     | SignalWorkflow
@@ -278,5 +286,5 @@ ClientRequest: TypeAlias = (
     | ResetWorkflow
 )
 WorkerRequest: TypeAlias = ClaimWorkflow | ClaimActivity | Report | ReleaseWorkflow | ReleaseActivity | HeartbeatActivity
-EngineRequest: TypeAlias = TimerDue | ActivityDue | WorkflowClaimDue | RunDue | WriteDown
+EngineRequest: TypeAlias = TimerDue | ActivityDue | WorkflowClaimDue | RunDue | WriteDown | QuarantineRun
 AnyRequest: TypeAlias = ClientRequest | WorkerRequest | EngineRequest

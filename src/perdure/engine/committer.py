@@ -11,7 +11,8 @@ from typing import Final, Protocol
 
 from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
 from perdure.core.transition import Transition
-from perdure.ports import Lease, Store
+from perdure.engine.pending import Unwritable, WriteLost
+from perdure.ports import CommitResult, Lease, Store
 
 log = logging.getLogger(__name__)
 
@@ -54,11 +55,11 @@ class Committer:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="perdure committer")
 
     async def stop(self) -> None:
-        """Write what is queued, then stop."""
+        """Write what is queued, then stop. Idempotent; whoever gives up waiting leaves the write that is under way alone."""
         self._stopping = True
         self._kick()
         if self._task is not None:
-            await self._task
+            await asyncio.wait([self._task])
 
     def append(self, entry: Entry) -> None:
         """Queue an entry behind everything queued before."""
@@ -117,7 +118,7 @@ class Committer:
         verdicts = iter(results)
         for entry in entries:
             verdict = next(verdicts) if entry.transition is not None else None
-            _call(entry, None if verdict is None or verdict.ok else PerdureError(verdict.reason))
+            _call(entry, None if verdict is None or verdict.ok else _refusal(verdict))
 
     def _fence(self, batch: list[Entry], error: BaseException) -> None:
         log.critical("a write is not known to be durable; nothing more is written here: %s", error)
@@ -125,6 +126,12 @@ class Committer:
         behind, self._queue = self._queue, []
         _release([*batch, *behind], _unavailable(error))
         self._on_fenced(error)
+
+
+def _refusal(verdict: CommitResult) -> PerdureError:
+    if verdict.unwritable:
+        return Unwritable(verdict.reason.removeprefix("refused: "))
+    return WriteLost(f"the write was not made: {verdict.reason}")
 
 
 def _unavailable(fault: BaseException | None) -> Unavailable:

@@ -13,18 +13,20 @@ from perdure.core.description import Description, describe, result_of
 from perdure.core.errors import NotFound, PerdureError, Unavailable
 from perdure.core.machine import apply
 from perdure.core.machine.targets import not_found
+from perdure.core.machine.wakes import matters
 from perdure.core.replies import RunResult
 from perdure.core.requests import AnyRequest, ClientRequest
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.tasks import Task
 from perdure.engine import door
+from perdure.engine.aside import set_aside
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
 from perdure.engine.owner import Key, ShardOwner, Surroundings, error_of
-from perdure.engine.pending import Passage, WriteLost
+from perdure.engine.pending import Passage, PendingWrite, Unwritable, WriteLost
 from perdure.engine.sweeper import Sweeper
 from perdure.engine.timers import TimerQueue
 from perdure.ports import (
@@ -62,6 +64,8 @@ class EngineFrontend:
         self.exits = Exits(broker)
         self._owners: list[ShardOwner] = []
         self._loading: set[asyncio.Task[None]] = set()
+        self._aside: set[Key] = set()
+        """Workflow ids whose runs are being set aside."""
         self._stopped = False
         self.committer: Committer
         self.timers: TimerQueue
@@ -76,10 +80,18 @@ class EngineFrontend:
         """Acquire every shard and take up what was open."""
         lease = await self._store.acquire(self._node, range(SHARDS))
         self.committer = Committer(self._store, lease, self._fence)
-        self.timers = TimerQueue(self._clock, self._bring)
+        self.timers = TimerQueue(self._clock, self._bring, self._matters)
         held = HeldStarts(self._clock)
         around = Surroundings(
-            self._store, self._clock, self.committer, self.timers, self.exits, held, self.incarnation, self._reload
+            self._store,
+            self._clock,
+            self.committer,
+            self.timers,
+            self.exits,
+            held,
+            self.incarnation,
+            self._reload,
+            self._set_aside,
         )
         self._owners = [ShardOwner(shard, around) for shard in range(SHARDS)]
         await self.committer.start()
@@ -89,15 +101,14 @@ class EngineFrontend:
         await self.sweeper.start()
 
     async def stop(self) -> None:
-        """Take nothing more, write what was taken, stop. Idempotent."""
-        if self._stopped or not self._owners:
-            self._stopped = True
-            return
+        """Take nothing more, write what was taken, stop. Idempotent; a call that was cancelled is completed by the next."""
         self._stopped = True
+        if not self._owners:
+            return
         self.timers.stop()
         await self.sweeper.stop()
-        if self._loading:
-            await asyncio.gather(*self._loading, return_exceptions=True)
+        while self._loading:
+            await asyncio.wait(self._loading)
         for live in self.live_workflows():
             self._owner((live.state.namespace, live.state.workflow_id)).write_down(live)
         await self.committer.stop()
@@ -134,6 +145,24 @@ class EngineFrontend:
             log.exception("loading workflow %r failed", key[1])
             return
         owner.recover(live)
+
+    def _set_aside(self, pending: PendingWrite, why: Unwritable) -> None:
+        key = (pending.request.namespace, pending.request.workflow_id)
+        if key in self._aside or self._stopped or self.fault is not None:
+            for answer in (pending.first.answer if pending.first is not None else None, pending.answer):
+                if answer is not None:
+                    answer(None, why)
+            return
+        self._aside.add(key)
+        task = asyncio.get_running_loop().create_task(set_aside(self._owner(key), pending, why), name="perdure set aside")
+        self._loading.add(task)
+        task.add_done_callback(self._loading.discard)
+        task.add_done_callback(lambda _: self._aside.discard(key))
+
+    def _matters(self, target: AnyRequest | Task) -> bool:
+        key = (target.namespace, target.workflow_id)
+        live = self._owner(key).open.get(key)
+        return live is not None and matters(live.state, target)
 
     @property
     def busy(self) -> bool:
@@ -182,11 +211,17 @@ class EngineFrontend:
             return
         self._route(request, answer)
 
-    def _check_running(self) -> None:
+    def _check_open(self) -> None:
+        """What is kept can be read, also when nothing more can be written, until the engine stops."""
         if not self._owners and not self._stopped:
             raise Unavailable("the engine has not started: enter the node first (async with perdure.embedded(...) as app)")
-        if self._stopped or self.fault is not None:
+        if self._stopped:
             raise Unavailable(f"the engine has stopped{f': {self.fault}' if self.fault else ''}")
+
+    def _check_running(self) -> None:
+        self._check_open()
+        if self.fault is not None:
+            raise Unavailable(f"the engine has stopped: {self.fault}")
 
     def _route(self, request: AnyRequest, answer: Answer | None) -> None:
         key = (request.namespace, request.workflow_id)
@@ -242,6 +277,7 @@ class EngineFrontend:
     async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
         key = (namespace, workflow_id)
         while True:
+            self._check_running()
             live = self._owner(key).open.get(key)
             run = live.state.run if live is not None else None
             try:
@@ -277,6 +313,7 @@ class EngineFrontend:
             await self._settled()
 
     async def _wait(self, live: LiveWorkflow, run_id: str) -> RunResult:
+        self._check_running()  # it may have stopped while the run was loaded, and nobody would wake this waiter
         waiter: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
         waiters = live.waiters.setdefault(run_id, [])
         waiters.append(waiter)
@@ -296,12 +333,14 @@ class EngineFrontend:
         await passed
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
+        self._check_open()
         record = await self._store.record(namespace, workflow_id, run_id)
         if record is None:
             raise NotFound(not_found(WorkflowState(namespace=namespace, workflow_id=workflow_id), run_id).message)
         return record
 
     async def describe(self, namespace: str, workflow_id: str, run_id: str = "") -> Description:
+        self._check_running()
         live = await self._owner((namespace, workflow_id)).load((namespace, workflow_id))
         run = live.state.run
         if run is None:
@@ -321,9 +360,11 @@ class EngineFrontend:
         return description
 
     async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
+        self._check_open()
         return await self._store.runs(filter, limit, cursor)
 
     async def count(self, filter: RunFilter) -> int:
+        self._check_open()
         return await self._store.count(filter)
 
     def now(self) -> int:

@@ -9,10 +9,15 @@ if TYPE_CHECKING:
     import asyncio
 
     from perdure.core.replies import RunResult
+    from perdure.core.requests import AnyRequest
+    from perdure.ports import Answer
 
 
 class HeldWrite(Protocol):
     """An entry of the commit queue that is kept back; see `engine.committer.Entry`."""
+
+    request: "AnyRequest"
+    answer: "Answer | None"
 
     @property
     def transition(self) -> Transition: ...

@@ -35,7 +35,7 @@ from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
-from perdure.engine.pending import Barrier, PendingWrite, WriteLost
+from perdure.engine.pending import Barrier, PendingWrite, Unwritable, WriteLost
 from perdure.engine.timers import TimerQueue
 from perdure.ports import Answer, Clock, Store
 
@@ -67,6 +67,8 @@ class Surroundings(Struct, frozen=True):
     incarnation: str
     reload: Callable[[Key], None]
     """Take up again, a little later, a workflow id that was forgotten because its write failed."""
+    set_aside: Callable[[PendingWrite, Unwritable], None]
+    """What a worker asked for cannot be written: keep what else was in it, and keep the run from asking for it for ever."""
 
 
 def error_of(rejection: Rejection) -> PerdureError:
@@ -225,7 +227,7 @@ class ShardOwner:
         key = (state.namespace, state.workflow_id)
         if (state.run is not None and state.run.closing is None) != (key in self.open):
             self._keep(key, live)
-        pending = PendingWrite(self, live, outcome, transition, answer)
+        pending = PendingWrite(self, live, request, outcome, transition, answer)
         if live.held is not None:
             pending.first, live.held = live.held, None
             pending.transition = joined(pending.first.transition, transition)
@@ -267,7 +269,7 @@ class ShardOwner:
         live = pending.live
         live.uncommitted -= 1
         if error is not None:
-            self._lost(live, error, pending.answer)
+            self._lost(pending, error)
             return
         outcome, answer = pending.outcome, pending.answer
         if outcome.tasks or outcome.wakes or outcome.cancels:
@@ -306,14 +308,17 @@ class ShardOwner:
                             if not waiter.done():
                                 waiter.set_result(result)
 
-    def _lost(self, live: LiveWorkflow, error: BaseException, answer: Answer | None) -> None:
+    def _lost(self, pending: PendingWrite, error: BaseException) -> None:
         """The transition was not written: what was built on it here is not true."""
+        live, answer = pending.live, pending.answer
         key = (live.state.namespace, live.state.workflow_id)
         if self.find(key) is live:
             self.forget(key)
             # Whoever held its tasks and claims may never ask again: without this the run would wait for the next restart.
             self._around.reload(key)
-        if answer is not None:
+        if isinstance(error, Unwritable) and isinstance(pending.request, (Report, ReleaseWorkflow)):
+            self._around.set_aside(pending, error)
+        elif answer is not None:
             answer(None, error)
 
     # ---------------------------------------------------------------------------------------------------- start-up, sweeping

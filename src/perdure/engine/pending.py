@@ -2,12 +2,13 @@
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from perdure.core.errors import PerdureError, Unavailable
+from perdure.core.errors import InvalidArgument, PerdureError, Unavailable
 
 if TYPE_CHECKING:
     import asyncio
 
     from perdure.core.machine import Outcome
+    from perdure.core.requests import AnyRequest
     from perdure.core.transition import Transition
     from perdure.engine.live import HeldWrite, LiveWorkflow
     from perdure.ports import Answer
@@ -22,25 +23,35 @@ class Writer(Protocol):
 class PendingWrite:
     """A transition on its way to the store, with what is let go when it is durable."""
 
-    __slots__ = ("_owner", "answer", "first", "live", "outcome", "transition")
+    __slots__ = ("_owner", "answer", "first", "live", "outcome", "request", "transition")
 
     def __init__(
-        self, owner: Writer, live: "LiveWorkflow", outcome: "Outcome", transition: "Transition", answer: "Answer | None"
+        self,
+        owner: Writer,
+        live: "LiveWorkflow",
+        request: "AnyRequest",
+        outcome: "Outcome",
+        transition: "Transition",
+        answer: "Answer | None",
     ) -> None:
         self._owner = owner
         self.live = live
+        self.request = request
         self.outcome = outcome
         self.transition = transition
         self.answer = answer
         self.first: HeldWrite | None = None
-        """What rides in the same commit and comes before: the start whose first decision this is."""
+        """What rides in the same commit and comes before: the start whose first decision this is.
+
+        It hears with this one what became of it, unless one of the two cannot be written: then it is brought again, alone.
+        """
 
     @property
     def is_void(self) -> bool:
         return self.live.lost
 
     def __call__(self, error: BaseException | None) -> None:
-        if self.first is not None:
+        if self.first is not None and not isinstance(error, Unwritable):
             self.first(error)
         self._owner.written(self, error)
 
@@ -79,6 +90,10 @@ class Passage:
             self._future.set_result(None)
         else:
             self._future.set_exception(error)
+
+
+class Unwritable(InvalidArgument):
+    """What a request asked for cannot be written down; the message says what of it."""
 
 
 class WriteLost(Unavailable):

@@ -1,24 +1,36 @@
 """What is due when: one heap for every wake of every run, one timer of the clock for the earliest.
 
-A wake that no longer matters is not taken out; bringing it is harmless, the machine says so. Nothing here is durable: at start-up it is
-rebuilt from state, and the sweeper proves from state that nothing is missing.
+A wake that no longer matters is not taken out at once; bringing it is harmless, the machine says so. When the heap has grown to twice
+what still mattered the last time, it is looked through, so it stays in proportion. Nothing here is durable: at start-up it is rebuilt
+from state, and the sweeper proves from state that nothing is missing.
 """
 
 import heapq
 from collections.abc import Callable
 from itertools import count
+from typing import Final
 
 from perdure.core.requests import AnyRequest
 from perdure.core.tasks import Task
 from perdure.ports import Clock, Wake
 
+SMALL: Final = 500
+"""A heap up to this size is left as it is."""
+
 
 class TimerQueue:
-    """Brings each request or task to `bring` at or after its instant, never before, ties in the order they were added."""
+    """Brings each request or task to `bring` at or after its instant, never before, ties in the order they were added.
 
-    def __init__(self, clock: Clock, bring: Callable[[AnyRequest | Task], None]) -> None:
+    `is_live` says whether bringing it could still matter.
+    """
+
+    def __init__(
+        self, clock: Clock, bring: Callable[[AnyRequest | Task], None], is_live: Callable[[AnyRequest | Task], bool]
+    ) -> None:
         self._clock = clock
         self._bring = bring
+        self._is_live = is_live
+        self._full_at = SMALL
         self._heap: list[tuple[int, int, AnyRequest | Task]] = []
         self._serial = count()
         self._wake: Wake | None = None
@@ -30,6 +42,10 @@ class TimerQueue:
 
     def add(self, instant: int, target: AnyRequest | Task) -> None:
         heapq.heappush(self._heap, (instant, next(self._serial), target))
+        if len(self._heap) > self._full_at:
+            self._drop_dead()
+            if not self._heap:
+                return
         if not self._stopped and (self._wake is None or instant < self._wake_at):
             self._arm()
 
@@ -38,6 +54,11 @@ class TimerQueue:
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
+
+    def _drop_dead(self) -> None:
+        self._heap = [entry for entry in self._heap if self._is_live(entry[2])]
+        heapq.heapify(self._heap)
+        self._full_at = max(SMALL, 2 * len(self._heap))
 
     def _arm(self) -> None:
         if self._wake is not None:

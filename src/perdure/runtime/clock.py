@@ -1,10 +1,11 @@
 """The real clock: the wall clock as it was at the start, carried on by the monotonic one, so that it never goes backwards.
 
 Steps of the wall clock (a suspended machine, an operator, NTP's first correction) are followed: forwards at once, backwards by running
-at nine tenths of the speed until the two agree again.
+at nine tenths of the speed until the two agree again. So it is over a restart too: `not_before` says what time has been reached already.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Final
@@ -15,6 +16,10 @@ TOLERANCE_NS: Final = 20_000_000
 """Differences up to this are left alone."""
 NAP_US: Final = 60_000_000
 """An alarm far off looks at the clock this often: a loop's timers stand still while the machine is suspended."""
+FAR_AHEAD_NS: Final = 24 * 3600 * 1_000_000_000
+"""Time that an earlier process has reached and that lies further ahead of the wall clock than this is followed too, and reported."""
+
+log: Final = logging.getLogger(__name__)
 
 
 class RealClock:
@@ -31,6 +36,24 @@ class RealClock:
         elapsed = self._monotonic() - self._since
         now = self._origin + elapsed * self._tenths // 10
         return (now if elapsed < LOOK_NS else self._look(elapsed, now)) // 1000
+
+    def not_before(self, instant: int) -> None:
+        """Go on from `instant` (microseconds) at the slow speed until the wall clock has caught up, if that is behind.
+
+        However far behind it is: the time of a run never goes back. More than a day is most likely a wrong clock, and is said.
+        """
+        ahead = instant * 1000 - self._wall()
+        if ahead <= 0 or self.now() >= instant:
+            return
+        if ahead > FAR_AHEAD_NS:
+            log.warning(
+                "the wall clock is %d hours behind the newest time in the journal; time goes on from there, a tenth slower, "
+                "until it has caught up: was one of the two clocks wrong?",
+                ahead // (3600 * 1_000_000_000),
+            )
+        self._since = self._monotonic()
+        self._origin = instant * 1000
+        self._tenths = 9 if ahead > TOLERANCE_NS else 10
 
     def _look(self, elapsed: int, now: int) -> int:
         """Begin a new stretch at `now` (nanoseconds), at the speed that brings this clock nearer to the wall clock."""

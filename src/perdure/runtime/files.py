@@ -14,6 +14,7 @@ from threading import Thread
 from time import perf_counter
 from typing import Final
 
+from perdure.core.errors import Unavailable
 from perdure.ports import DiskFull
 from perdure.runtime.lock import DirectoryLock
 
@@ -70,17 +71,24 @@ class LocalFiles:
         path = self._directory / name
         try:
             make_directory(path.parent)
-            is_new = not path.exists()
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise _translated(error) from error
-        if is_new:
-            sync_directory(path.parent)
-        return LocalFile(descriptor, name, inline_below=self._inline_below)
+        try:
+            if not os.fstat(descriptor).st_size:  # new, or made by a process that did not get to the next line
+                sync_directory(path.parent)
+            return LocalFile(descriptor, name, inline_below=self._inline_below)
+        except BaseException:
+            os.close(descriptor)
+            raise
 
     def lock(self) -> DirectoryLock:
-        make_directory(self._directory)
-        return DirectoryLock(self._directory / "lock", on_release=self._close_readers)
+        """Raises `Unavailable` when somebody holds the directory, or when it cannot be made or locked: the message names what is amiss."""
+        try:
+            make_directory(self._directory)
+            return DirectoryLock(self._directory / "lock", on_release=self._close_readers)
+        except OSError as error:
+            raise Unavailable(f"{self._directory} cannot be used as a data directory: {error}") from error
 
     def _reader(self, name: str) -> int:
         descriptor = self._readers.get(name)
@@ -173,6 +181,9 @@ class LocalFile:
         except OSError as error:
             self._failure = f"a sync failed ({error})"
             raise
+        if not os.fstat(self._descriptor).st_nlink:
+            self._failure = "it was deleted"
+            raise OSError(errno.ENOENT, f"{self._name} was deleted while it was written to; what it held is lost")
         self._size += len(data)
         self._took_s = perf_counter() - began
 

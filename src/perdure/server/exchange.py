@@ -18,7 +18,9 @@ from perdure.ports import RunFilter
 QUESTION_BYTES_MAX: Final = 32 * 1024 * 1024
 """One line to the node: a start with a dozen of the largest arguments fits."""
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
-"""One line from the node. Histories come in parts, so that none is too long to be read."""
+"""One line from the node. Histories come in parts, each of some entries; an answer or part that is longer still comes in pieces."""
+PIECE_BYTES: Final = 8 * 1024 * 1024
+"""Of the text of an answer that is too long for one line."""
 PART_BYTES_MIN: Final = 256 * 1024
 """A part of a history ends with the entry that brings it to this size."""
 ROWS_MAX: Final = 1_000
@@ -95,11 +97,17 @@ class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`id` 0 answers a line that was no question. `more`: this is a part, others follow."""
+    """`id` 0 answers a line that was no question. `more`: this is a part, others follow.
+
+    An `ok` that is too long for a line comes as several answers with a `piece` of its JSON text each (base64 on the wire), all but the
+    last of them `unended`.
+    """
 
     id: int
     ok: Raw = ABSENT
     more: bool = False
+    piece: bytes = b""
+    unended: bool = False
     error: Fault | None = None
 
 

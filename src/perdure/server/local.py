@@ -18,6 +18,7 @@ from perdure.runtime import local_socket
 from perdure.server.exchange import (
     ANSWER_BYTES_MAX,
     PART_BYTES_MIN,
+    PIECE_BYTES,
     QUESTION_BYTES_MAX,
     ROWS_MAX,
     Answer,
@@ -193,9 +194,12 @@ class _Connection:
         await self._tell(question.id, text_of(RecordPart(workflow_id=record.workflow_id, run_id=record.run_id)))
 
     async def _tell(self, number: int, text: bytes, *, more: bool = False) -> None:
-        if len(text) > ANSWER_BYTES_MAX:
-            raise LimitExceeded(f"the answer has {len(text)} bytes, more than {ANSWER_BYTES_MAX} (answer_bytes_max)")
-        await self._write(Answer(id=number, ok=Raw(text), more=more))
+        if len(text) <= ANSWER_BYTES_MAX:
+            await self._write(Answer(id=number, ok=Raw(text), more=more))
+            return
+        for at in range(0, len(text), PIECE_BYTES):
+            end = at + PIECE_BYTES
+            await self._write(Answer(id=number, piece=text[at:end], unended=end < len(text), more=more))
 
     async def say(self, number: int, error: PerdureError) -> None:
         """Answer a question with an error."""

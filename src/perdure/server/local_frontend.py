@@ -48,14 +48,15 @@ _part: Final = json.Decoder(RecordPart).decode
 
 
 class _Asked:
-    """A question under way: how to read its answer, and the parts that have come."""
+    """A question under way: how to read its answer, and the parts, and pieces of one, that have come."""
 
-    __slots__ = ("answer", "parts", "read")
+    __slots__ = ("answer", "parts", "pieces", "read")
 
     def __init__(self, answer: "asyncio.Future[Any]", read: Callable[[Raw], Any]) -> None:
         self.answer = answer
         self.read = read
         self.parts: list[Any] = []
+        self.pieces: list[bytes] = []
 
 
 class LocalFrontend:
@@ -189,15 +190,21 @@ class LocalFrontend:
         asked = self._asked.get(answer.id)
         if asked is None:
             return  # it was forgotten meanwhile
-        if not answer.more:
+        if not answer.more and not answer.unended:
             del self._asked[answer.id]
         if asked.answer.done():
             return
         if answer.error is not None:
             asked.answer.set_exception(error_of(answer.error))
             return
+        text = answer.ok
+        if answer.piece:
+            asked.pieces.append(answer.piece)
+            if answer.unended:
+                return
+            text, asked.pieces = Raw(b"".join(asked.pieces)), []
         try:
-            value = asked.read(answer.ok)
+            value = asked.read(text)
         except MsgspecError as error:
             asked.answer.set_exception(PerdureError(f"the node's answer cannot be read by this version: {error}"))
             return

@@ -31,7 +31,7 @@ def draft(leases: Leases, lease: Lease, batch: Sequence[Transition]) -> list[byt
             drafts.append(CommitResult(ok=False, reason="refused: follows a transition that was refused"))
         elif isinstance(text, Unwritable):
             broken.add((transition.namespace, transition.workflow_id))
-            drafts.append(CommitResult(ok=False, reason=f"refused: {text}"))
+            drafts.append(CommitResult(ok=False, reason=f"refused: {text}", unwritable=True))
         else:
             drafts.append(text)
     return drafts

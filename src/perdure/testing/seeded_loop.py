@@ -315,6 +315,9 @@ class LoopClock:
     def now(self) -> int:
         return self._loop.now
 
+    def not_before(self, instant: int) -> None:
+        """A loop's time never goes back, over a restart neither."""
+
     def call_at(self, instant: int, callback: Callable[[], None]) -> SeededHandle:
         return self._loop.at(instant, callback)
 

@@ -39,6 +39,10 @@ class VirtualClock:
     def now(self) -> int:
         return self._now
 
+    def not_before(self, instant: int) -> None:
+        """Stand at `instant` at least; nothing that waits is called for it."""
+        self._now = max(self._now, instant)
+
     def call_at(self, instant: int, callback: Callable[[], None]) -> VirtualWake:
         """Call back in the first jump that reaches `instant`; one that has passed is due in the next jump, wherever it goes."""
         return self._push(self._heap, instant, callback, is_background=False)

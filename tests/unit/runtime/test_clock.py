@@ -125,3 +125,24 @@ def test_a_cancelled_alarm_stays_silent() -> None:
         assert sleeper.cancelled()
 
     asyncio.run(run())
+
+
+def test_time_that_an_earlier_process_reached_does_not_come_again(caplog) -> None:
+    """It goes on from there, slowly until the wall clock has caught up; more than a day is followed too, and said."""
+    times = Times()
+    clock = times.clock()
+    reached = times.wall // 1000 + 10_000_000
+    clock.not_before(reached)
+    assert clock.now() == reached
+    times.pass_(SECOND // 2)
+    assert clock.now() == reached + 450_000
+    for _ in range(120):
+        times.pass_(SECOND)
+        clock.now()
+    assert abs(clock.now() - times.wall // 1000) <= 120_000
+    clock.not_before(reached)
+    assert clock.now() > reached
+    assert not caplog.records
+    clock.not_before(times.wall // 1000 + 25 * 3600 * 1_000_000)
+    assert "25 hours behind" in caplog.text
+    assert clock.now() >= times.wall // 1000 + 25 * 3600 * 1_000_000

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.core.errors import Unavailable
 from perdure.ports import DiskFull
 from perdure.runtime.files import LocalFiles
 
@@ -191,3 +192,28 @@ def test_many_files_are_read_with_few_descriptors(tmp_path) -> None:
         assert descriptors() < before
 
     asyncio.run(run())
+
+
+@BOTH_WAYS
+def test_nothing_is_acknowledged_into_a_deleted_file(tmp_path, inline_below) -> None:
+    """The bytes are durable where nobody can find them: the append fails, and so does every later one."""
+
+    async def run() -> None:
+        file = LocalFiles(tmp_path, inline_below=inline_below).open_append("journal/x")
+        await file.append(b"kept")
+        (tmp_path / "journal/x").unlink()
+        for _ in range(2):
+            with pytest.raises(OSError, match="deleted"):
+                await file.append(b"lost")
+        file.close()
+
+    asyncio.run(run())
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path) -> None:
+    """A file where the directory should be, or a directory where the lock should be: a typed error, not the system's own."""
+    (tmp_path / "plain").write_text("")
+    (tmp_path / "locked/lock").mkdir(parents=True)
+    for name in ("plain", "plain/below", "locked"):
+        with pytest.raises(Unavailable, match=name):
+            LocalFiles(tmp_path / name).lock()

@@ -300,3 +300,19 @@ def test_a_path_of_any_length_can_be_bound(tmp_path: Path, length: int) -> None:
             made.sendall(b"x")
             assert accepted.recv(1) == b"x"
     assert bound.family == socket.AF_UNIX
+
+
+def test_an_answer_too_long_for_one_line_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the size of a single entry, a run can be looked at: histories, results and descriptions alike."""
+    monkeypatch.setattr(local, "ANSWER_BYTES_MAX", 1_000)
+    monkeypatch.setattr(local, "PIECE_BYTES", 300)
+
+    async def test(node: Node, server: LocalServer, client: Client) -> None:
+        handle = await client.start(parked("go"), id="p", memo={"note": "x" * 5_000})
+        await handle.signal("go", "é" * 5_000)
+        inside, outside = node.client.handle("p"), client.handle("p")
+        assert await outside.result() == "é" * 5_000
+        assert [repr(e) for e in await outside.history(notes=True)] == [repr(e) for e in await inside.history(notes=True)]
+        assert await outside.describe() == await inside.describe()
+
+    with_client(tmp_path, test)

@@ -14,6 +14,9 @@ class TurnClock:
     def now(self) -> int:
         return 0
 
+    def not_before(self, instant: int) -> None:
+        raise NotImplementedError
+
     def call_at(self, instant, callback):
         raise NotImplementedError
 

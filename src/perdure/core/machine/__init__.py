@@ -36,6 +36,7 @@ _DECIDE: dict[type, Callable[[WorkflowState, Any, int], Decided]] = {
     rq.ReleaseWorkflow: claims.release_workflow,
     rq.WorkflowClaimDue: claims.claim_due,
     rq.WriteDown: claims.write_down,
+    rq.QuarantineRun: claims.quarantine,
     rq.ClaimActivity: activities.claim_activity,
     rq.ReleaseActivity: activities.release_activity,
     rq.HeartbeatActivity: activities.heartbeat,

@@ -6,7 +6,7 @@ from perdure.core.machine.outcome import Decided, Draft, only
 from perdure.core.machine.targets import current_run
 from perdure.core.notes import BuildRefused, Quarantined
 from perdure.core.replies import NotWanted, Taken, WorkflowClaimed
-from perdure.core.requests import ClaimWorkflow, ReleaseWorkflow, WorkflowClaimDue, WriteDown
+from perdure.core.requests import ClaimWorkflow, QuarantineRun, ReleaseWorkflow, WorkflowClaimDue, WriteDown
 from perdure.core.state import RunState, WorkflowClaim, WorkflowState
 from perdure.core.tasks import Task
 from perdure.core.volatile import HeldWarm, WorkflowClaimEnded, WorkflowClaimHeld
@@ -89,6 +89,22 @@ def write_down(state: WorkflowState, request: WriteDown, now: int) -> Decided:
         return only(Taken(duplicate=True))
     draft = Draft(state, run, now)
     draft.write_what_waits()
+    return draft.outcome(Taken(run_id=run.run_id))
+
+
+def quarantine(state: WorkflowState, request: QuarantineRun, now: int) -> Decided:
+    """Keep the run from the build whose decision could not be written, and say why; its facts go on being taken."""
+    run = current_run(state, request)
+    if run is None:
+        return only(Taken(duplicate=True))
+    note = run.quarantine
+    if note is not None and (note.build_id, note.reason) == (request.build_id, request.reason):
+        return only(Taken(duplicate=True))
+    draft = Draft(state, run, now)
+    draft.volatile += [WorkflowClaimEnded(), HeldWarm("")]
+    draft.note(
+        Quarantined(id=draft.next_note, time=draft.time, after=draft.length, reason=request.reason, build_id=request.build_id)
+    )
     return draft.outcome(Taken(run_id=run.run_id))
 
 

@@ -6,7 +6,7 @@ The engine asks at start-up (everything) and in its sweeps (what should have hap
 from perdure.core.machine.activities import task_of
 from perdure.core.machine.claims import workflow_task
 from perdure.core.machine.outcome import Waker
-from perdure.core.requests import ActivityDue, RunDue, TimerDue, WorkflowClaimDue
+from perdure.core.requests import ActivityDue, AnyRequest, RunDue, TimerDue, WorkflowClaimDue
 from perdure.core.state import ActivityState, RunState, WorkflowState
 from perdure.core.tasks import Task
 
@@ -43,6 +43,26 @@ def wakes_of(state: WorkflowState) -> list[Waker]:
     if run.claim is not None and run.claim.lives_for:
         wakes.append((run.claim.since + run.claim.lives_for, WorkflowClaimDue(**head, token=run.claim.token)))
     return wakes
+
+
+def matters(state: WorkflowState, target: AnyRequest | Task) -> bool:
+    """False when a wake that was set for `target` is certain to change nothing: what it was set for is over."""
+    run = state.run
+    if run is None or run.closing is not None or run.run_id != getattr(target, "run_id", ""):
+        return False
+    if isinstance(target, TimerDue):
+        return target.command in run.timers
+    if isinstance(target, WorkflowClaimDue):
+        return run.claim is not None and run.claim.token == target.token
+    if isinstance(target, Task) and not target.command:
+        return True
+    if isinstance(target, (ActivityDue, Task)):
+        activity = run.activities.get(target.command)
+        # The bound on all attempts is set once, with the first.
+        return activity is not None and (
+            activity.attempt == target.attempt or getattr(target, "kind", "") == "schedule_to_close"
+        )
+    return True
 
 
 def _activity_wakes(state: WorkflowState, run: RunState, activity: ActivityState) -> list[Waker]:

@@ -6,7 +6,7 @@ disk's sectors in it still holds zeros. It was never acknowledged and is cut off
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -52,6 +52,8 @@ class Recovery(Struct, frozen=True, kw_only=True):
     cut_bytes: int = 0
     cut_lines: int = 0
     seconds: float = 0.0
+    newest: int = 0
+    """The latest time written down in it (microseconds); 0 = none."""
 
 
 class JournalEnd(Struct, frozen=True, kw_only=True):
@@ -78,16 +80,20 @@ def recover(files: Files, clock: Clock, found: Found) -> tuple[JournalEnd, Recov
     began = clock.now()
     reader = _Reader(files, found)
     numbers = _numbers(files)
-    for number in numbers:
-        reader.read(number, is_newest=number == numbers[-1])
+    reader.read_all(numbers)
     if numbers and reader.head is not None and reader.head.first != numbers[0]:
         name = segment_name(reader.head.first)
         raise JournalCorrupt(f"the journal begins with segment {name}, but that is not the first one here", segment=name)
+    if reader.footed == "roll":
+        name = segment_name(reader.number + 1)
+        raise JournalCorrupt(
+            f"segment {name} is missing: {segment_name(reader.number)} says that another follows", segment=name
+        )
     cut = reader.cut
-    if numbers and cut is not None:
-        _cut(files, segment_name(numbers[-1]), cut)
+    if cut is not None:
+        _cut(files, segment_name(reader.number), cut)
     report = Recovery(
-        segments=len(numbers),
+        segments=reader.segments,
         lines=reader.total,
         transitions=reader.transitions,
         bytes=reader.bytes,
@@ -95,6 +101,7 @@ def recover(files: Files, clock: Clock, found: Found) -> tuple[JournalEnd, Recov
         cut_bytes=cut.bytes if cut else 0,
         cut_lines=cut.lines if cut else 0,
         seconds=(clock.now() - began) / 1_000_000,
+        newest=reader.newest,
     )
     return reader.end(), report
 
@@ -133,9 +140,11 @@ class _Reader:
         self.lines = 0
         self.footed = ""
         self.ends_in_footer = True
+        self.segments = 0
         self.total = 0
         self.transitions = 0
         self.bytes = 0
+        self.newest = 0
         self.cut: _Cut | None = None
 
     def end(self) -> JournalEnd:
@@ -149,7 +158,19 @@ class _Reader:
             footed=self.footed,
         )
 
-    def read(self, number: int, *, is_newest: bool) -> None:
+    def read_all(self, numbers: Sequence[int]) -> None:
+        """Check every segment. An empty one at the end counts only when the one before says that it follows."""
+        for number in numbers:
+            is_last = number == numbers[-1]
+            if is_last and number != numbers[0] and self.footed != "roll":
+                break
+            self._read(number, is_newest=is_last or (number == numbers[-2] and self._is_empty(numbers[-1])))
+
+    def _is_empty(self, number: int) -> bool:
+        """True for a segment that was made and never written to."""
+        return next(_lines(self._files, segment_name(number)), None) is None
+
+    def _read(self, number: int, *, is_newest: bool) -> None:
         """Check one segment line by line."""
         name = segment_name(number)
         # Segments before the first one here may have been dropped on purpose; then there is no line to compare its first one with.
@@ -168,6 +189,7 @@ class _Reader:
         else:
             if offset < self._files.size(name):  # only zeros: room set aside that was not used
                 self.cut = _Cut(offset=offset)
+        self.segments += 1
         self.bytes += offset
         if not is_newest:
             self._check_footed(name, offset)
@@ -217,6 +239,7 @@ class _Reader:
         if line.t is not None:
             self.footed = ""
             self.transitions += 1
+            self.newest = max(self.newest, _time_of(line.t))
             self._found(line.t, self.number, offset, length)
         elif line.foot is not None:
             self.footed = line.foot.reason
@@ -239,6 +262,11 @@ class _Reader:
             offset=offset,
             seq=seq,
         )
+
+
+def _time_of(transition: Transition) -> int:
+    """The latest time in it: a run's entries are in order, each kind by itself."""
+    return max((part[-1].time for change in transition.runs for part in (change.events, change.notes) if part), default=0)
 
 
 def _lines(files: Files, name: str) -> Iterator[tuple[bytes, bool]]:

@@ -63,17 +63,25 @@ class SegmentWriter:
     async def _room(self) -> AppendFile:
         """The segment to write to: the newest, or its successor when it is full. Every step can be taken up again after `DiskFull`."""
         file = self._file or self._open()
-        if file.size >= self._bytes_max and self._footed != "roll":
-            await self._foot(file, "roll")
-        if self._footed == "roll":
-            following = self._files.open_append(segment_name(self._number + 1))
-            file.close()
-            self._file = file = following
-            self._number, self._lines, self._footed = self._number + 1, 0, ""
+        if file.size >= self._bytes_max:
+            file = await self._next(file)
         if not self._lines:
             head = Head(format=FORMAT, shards=SHARDS, store=self._store, first=self._first)
             await self._write(file, KIND_HEAD, [control(head)])
         return file
+
+    async def _next(self, file: AppendFile) -> AppendFile:
+        """The successor is made before the footer that promises it: wherever a segment ends in that footer, there must be another."""
+        following = self._files.open_append(segment_name(self._number + 1))
+        try:
+            await self._foot(file, "roll")
+        except BaseException:
+            following.close()
+            raise
+        file.close()
+        self._file = following
+        self._number, self._lines, self._footed = self._number + 1, 0, ""
+        return following
 
     async def _foot(self, file: AppendFile, reason: str) -> None:
         await self._write(file, KIND_FOOT, [control(Foot(reason=reason, lines=self._lines + 1))])

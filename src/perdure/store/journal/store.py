@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from perdure.core.errors import Unavailable
 from perdure.core.transition import Transition
 from perdure.ports import Chance, Clock, CommitResult, DiskFull, Files, Lease, Record, RunFilter, RunPage, Wake
 from perdure.store.errors import JournalCorrupt, StoreFailed
@@ -53,8 +54,8 @@ class JournalStore:
     async def open(self) -> None:
         """Take the lock and read the journal.
 
-        Raises `Unavailable` when another process (or store) holds the directory, `JournalCorrupt` for damage, `JournalMismatch` for a
-        journal this version must not touch. After an exception nothing is held and nothing was changed.
+        Raises `Unavailable` when another process (or store) holds the directory or it cannot be used, `JournalCorrupt` for damage,
+        `JournalMismatch` for a journal this version must not touch. After an exception nothing is held and nothing was changed.
         """
         if self._lock is not None or self._writer is not None:
             raise RuntimeError("a JournalStore is opened once")
@@ -62,9 +63,13 @@ class JournalStore:
         self._index, self._visibility = LineIndex(), Visibility()  # an earlier attempt may have read half a journal
         try:
             end, self._recovery = recover(self._files, self._clock, self._keep)
+        except OSError as error:
+            lock.cancel()
+            raise Unavailable(f"the journal cannot be opened: {error}") from error
         except BaseException:
             lock.cancel()
             raise
+        self._clock.not_before(self._recovery.newest)
         self._lock = lock
         self._leases = Leases(floor=end.link.seq)  # a lease of an earlier process is below it, whatever it wrote
         self._writer = SegmentWriter(

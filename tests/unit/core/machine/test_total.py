@@ -115,6 +115,7 @@ REQUESTS: list[rq.AnyRequest] = [
     rq.WorkflowClaimDue(**RUN, token="t"),
     rq.RunDue(**RUN),
     rq.WriteDown(**RUN),
+    rq.QuarantineRun(**RUN, reason="cannot be written", build_id="b1"),
 ]
 
 
