@@ -230,6 +230,25 @@ async def test_an_activity_that_ignores_its_cancel_does_not_hold_up_the_end(hous
     event("ignored", GATES).set()
 
 
+@pytest.mark.parametrize("held", [hold, ignores_everything], ids=lambda held: held.name)
+async def test_what_a_leaving_worker_cuts_short_goes_to_another(house, t, monkeypatch, held) -> None:
+    """The node lives on, so nobody would find the claim lost: the worker says so, and the next one runs the next attempt."""
+    monkeypatch.setattr(attempts, "CUT_S", 0.05)
+    key = f"left {held.name}"
+    flow = holds if held is hold else is_ignored
+    async with house(queues=["other"], replays=False) as app:
+        app.registry.register(flow, held, step)
+        async with Worker(app.client, workflows=[flow], activities=[held, step], grace=0.01):
+            handle = await app.client.start(flow(key), id=key)
+            await event(key, STARTED).wait()
+        failed = await t.recorded(app, handle, "attempt_failed")
+        assert failed.kind == "lost"
+        event(key, GATES).set()
+        async with Worker(app.client, workflows=[flow], activities=[held, step]):
+            assert await handle.result(timeout=5) in (["held", 2], None)
+        assert app.frontend.sweeper.repaired == 0
+
+
 @activity(retry=Retry(max_attempts=1))
 async def gives_up_when_asked(key: str) -> None:
     event(key, STARTED).set()
@@ -318,6 +337,9 @@ async def test_a_failed_sync_ends_the_node(house, t, caplog) -> None:
                 await refused
         with pytest.raises(Unavailable):
             await waiting
+        for asked in (kept.result(), kept.describe()):
+            with pytest.raises(Unavailable):
+                await asyncio.wait_for(asked, 5)
         assert "sync" in str(await asyncio.wait_for(app.failed(), 5))
     disk.crash()
     async with node_on(disk) as app:
@@ -345,3 +367,69 @@ async def test_a_full_disk_refuses_and_then_goes_on(house, t, caplog) -> None:
         assert await handle.result() == "there"
         disk.arm("full", 2)
         assert await app.client.execute(steps(5)) == 5
+
+
+# ------------------------------------------------------------------------------------------------------------- stop, cut short
+
+
+def running() -> list[str]:
+    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("perdure")]
+
+
+async def test_a_stop_that_was_cancelled_is_completed_by_the_next(house, t) -> None:
+    """It goes on meanwhile, in order; nothing of the node is left running, and whoever waited has heard."""
+    key = "stop twice"
+    app = perdure.embedded(house.data)
+    await app.start()
+    app.register(holds, hold, step)
+    handle = await app.client.start(holds(key), id=key)
+    waiting = asyncio.create_task(handle.result())
+    await event(key, STARTED).wait()
+    first = asyncio.create_task(app.stop())
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    event(key, GATES).set()
+    await app.stop()
+    with pytest.raises(Unavailable):
+        await waiting
+    assert not running()
+    async with house(holds, hold, step) as app:
+        assert await app.client.handle(key).result() == ["held", 2]
+
+
+async def test_a_stop_during_the_start_waits_for_it(house) -> None:
+    """The node is started, then stopped, and its directory is free again."""
+    app = perdure.embedded(house.data)
+    starting = asyncio.create_task(app.start())
+    await asyncio.sleep(0)
+    await app.stop()
+    await starting
+    assert not running()
+    async with house():
+        pass
+
+
+async def test_a_start_that_fails_leaves_nothing_running(house, monkeypatch) -> None:
+    """What had been started is stopped again."""
+    app = perdure.embedded(house.data)
+
+    async def fails() -> None:
+        raise Unavailable("no")
+
+    monkeypatch.setattr(app.frontend.sweeper, "start", fails)
+    with pytest.raises(Unavailable, match="no"):
+        await app.start()
+    assert not running()
+    async with house():
+        pass
+
+
+async def test_everything_asked_of_a_stopped_node_is_unavailable(house) -> None:
+    """At once, also what would have waited for the run's end."""
+    async with house(waits, replays=False) as app:
+        handle = await app.client.start(waits(), id="w")
+    for asked in (handle.result(), handle.describe(), handle.history(), app.client.count(), handle.signal("go", "x")):
+        with pytest.raises(Unavailable):
+            await asyncio.wait_for(asked, 5)

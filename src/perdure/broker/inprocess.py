@@ -16,26 +16,52 @@ BACKLOG_MAX: Final = 100_000
 Kind = Literal["workflow", "activity"]
 
 
+class _Purse:
+    """What one worker may still be handed of one kind, whichever of its queues it comes from."""
+
+    __slots__ = ("credits", "subscriptions")
+
+    def __init__(self) -> None:
+        self.credits = 0
+        self.subscriptions: deque[InProcessSubscription] = deque()
+
+    def serve(self) -> None:
+        """Hand over what waits and is paid for, a task of each line in turn, so that a long line does not starve a short one."""
+        idle = 0
+        while self.credits > 0 and idle < len(self.subscriptions):
+            subscription = self.subscriptions[0]
+            self.subscriptions.rotate(-1)
+            idle = 0 if subscription.line.offer_first() else idle + 1
+
+
 class InProcessSubscription:
-    """One worker's wish for tasks of one line; delivers at most `credits` until more are granted."""
+    """One worker's wish for tasks of one line. Its credits are the worker's: all its subscriptions of a kind draw on them."""
 
-    __slots__ = ("_line", "credits", "deliver", "worker")
+    __slots__ = ("deliver", "line", "purse", "worker")
 
-    def __init__(self, line: "_Line", worker: str, deliver: Deliver, credits: int) -> None:
-        self._line = line
+    def __init__(self, line: "_Line", worker: str, deliver: Deliver, purse: _Purse) -> None:
+        self.purse = purse
+        self.line = line
         self.worker = worker
         self.deliver = deliver
-        self.credits = credits
+
+    @property
+    def credits(self) -> int:
+        """Deliveries still allowed to this worker. Below zero when more was taken back than was left."""
+        return self.purse.credits
 
     def grant(self, credits: int) -> None:
-        self.credits += credits
-        if self._line.waiting:
-            self._line.drain()
+        purse = self.purse
+        purse.credits += credits
+        if credits > 0:
+            purse.serve()
 
     def cancel(self) -> None:
-        self.credits = 0
-        if self in self._line.subscriptions:
-            self._line.subscriptions.remove(self)
+        if self in self.line.subscriptions:
+            self.line.subscriptions.remove(self)
+            self.purse.subscriptions.remove(self)
+            if not self.purse.subscriptions:
+                self.purse.credits = 0
 
 
 class _Line:
@@ -48,22 +74,28 @@ class _Line:
     def offer(self, task: Task) -> bool:
         chosen = None
         for subscription in self.subscriptions:
-            if subscription.credits > 0:
+            if subscription.purse.credits > 0:
                 if subscription.worker == task.sticky:
                     chosen = subscription
                     break
                 chosen = chosen or subscription
         if chosen is None:
             return False
-        chosen.credits -= 1
+        chosen.purse.credits -= 1
         if len(self.subscriptions) > 1:
             self.subscriptions.rotate(-1)
         chosen.deliver(task)
         return True
 
-    def drain(self) -> None:
-        while self.waiting and self.offer(self.waiting[0]):
-            self.waiting.popleft()
+    def offer_first(self) -> bool:
+        """Hand over the task that has waited longest; false when there is none, or nobody has room."""
+        if not self.waiting:
+            return False
+        task = self.waiting.popleft()  # first: whoever is handed it may grant, and come back here
+        if self.offer(task):
+            return True
+        self.waiting.appendleft(task)
+        return False
 
 
 class InProcessBroker:
@@ -72,6 +104,7 @@ class InProcessBroker:
     def __init__(self, backlog_max: int = BACKLOG_MAX) -> None:
         self._backlog_max = backlog_max
         self._lines: dict[tuple[str, str], _Line] = {}
+        self._purses: dict[tuple[str, str], _Purse] = {}
         self.dropped = 0
         """Tasks dropped because their line was full."""
 
@@ -80,6 +113,14 @@ class InProcessBroker:
         if line is None:
             line = self._lines[(queue, kind)] = _Line()
         return line
+
+    def _purse(self, worker: str, kind: str) -> _Purse:
+        purse = self._purses.get((worker, kind))
+        if purse is None:
+            # Workers that have left take their purses with them; looked for only when one comes.
+            self._purses = {key: held for key, held in self._purses.items() if held.subscriptions}
+            purse = self._purses[(worker, kind)] = _Purse()
+        return purse
 
     def publish(self, task: Task) -> bool:
         line = self._line(task.queue, "activity" if task.command else "workflow")
@@ -93,9 +134,12 @@ class InProcessBroker:
 
     def subscribe(self, queue: str, kind: Kind, worker: str, deliver: Deliver, credits: int) -> InProcessSubscription:
         line = self._line(queue, kind)
-        subscription = InProcessSubscription(line, worker, deliver, credits)
+        purse = self._purse(worker, kind)
+        subscription = InProcessSubscription(line, worker, deliver, purse)
         line.subscriptions.append(subscription)
-        line.drain()
+        purse.subscriptions.append(subscription)
+        purse.credits += credits
+        purse.serve()
         return subscription
 
     def served(self, queue: str, kind: Kind) -> bool:

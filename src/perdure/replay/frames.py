@@ -12,7 +12,7 @@ import traceback
 import warnings
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Final
+from typing import Any, Final
 
 _STDLIB: Final = str(Path(os.__file__).parent) + os.sep
 _MACHINERY: Final = (
@@ -71,6 +71,16 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
             library = frame
         frame = frame.f_back
     return library or start
+
+
+def suspended_line(coroutine: Any) -> str:
+    """`file:line: source` of the user's innermost line at which a suspended coroutine waits."""
+    found: FrameType | None = None
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        if found is None or _layer(frame.f_code.co_filename) >= _layer(found.f_code.co_filename):
+            found = frame
+        coroutine = coroutine.cr_await
+    return user_line(found) if found is not None else "?"
 
 
 def user_line(frame: FrameType | None = None) -> str:

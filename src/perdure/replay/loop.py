@@ -19,8 +19,9 @@ from perdure.core.errors import NondeterminismError
 from perdure.replay.activation import ACTIVE
 from perdure.replay.asyncgens import hook
 from perdure.replay.collection import COLLECTING, collecting_here
-from perdure.replay.frames import BOUNDARIES, user_line
+from perdure.replay.frames import BOUNDARIES, suspended_line, user_line
 from perdure.replay.handles import LoopTimer, ReadyHandle
+from perdure.replay.interrupts import is_interrupt
 from perdure.replay.loop_tasks import WorkflowFuture, WorkflowTask
 from perdure.replay.refused_calls import RefusedCalls
 from perdure.replay.teardown import forget, release
@@ -29,6 +30,9 @@ T = TypeVar("T")
 
 RECORDED_MAX: Final = 100
 """Unhandled errors and violations kept of a run; more say nothing new."""
+
+CALLBACKS_MAX: Final = 1_000_000
+"""Callbacks of one activation, about a second of them; code that needs more will never need less, and blocks its thread for all others."""
 
 NEVER_US: Final = 250_000_000_000_000_000
 """Delays of this many microseconds (8,000 years) and more never end: no calendar has their date."""
@@ -101,7 +105,10 @@ class WorkflowLoop(RefusedCalls):
     # ---------------------------------------------------------------------------------------------------------- activations
 
     def run_until_idle(self) -> None:
-        """Run ready callbacks in order until none is left. Errors of callbacks go to `unhandled`; KeyboardInterrupt leaves."""
+        """Run ready callbacks in order until none is left. Errors of callbacks go to `unhandled`; only Ctrl-C leaves.
+
+        After `CALLBACKS_MAX` of them the rest is dropped, and a violation recorded.
+        """
         if self._ready:
             outer = self._enter()
             try:
@@ -148,19 +155,34 @@ class WorkflowLoop(RefusedCalls):
             _swap(loop, task)
 
     def _run_ready(self) -> None:
+        left = CALLBACKS_MAX
         while self._ready:
             batch, self._ready = self._ready, []
+            left -= len(batch)
+            if left < 0:
+                self._record_restless(batch)
+                return
             for handle in batch:
                 callback = handle.callback
                 if callback is None:
                     continue
                 try:
                     handle.context.run(callback, *handle.args)
-                except KeyboardInterrupt:
-                    self._ready = []
-                    raise
-                except BaseException as error:  # noqa: BLE001 – a callback's error is the run's affair, never the worker's
+                except BaseException as error:
+                    if is_interrupt(error):
+                        self._ready = []
+                        raise
+                    # A callback's error is the run's affair, never the worker's.
                     self._record(Unhandled(f"error in {callback!r}", error))
+
+    def _record_restless(self, batch: list[ReadyHandle]) -> None:
+        owners: list[Any] = [getattr(handle.callback, "__self__", None) for handle in batch]
+        coroutines: list[Any] = [owner.get_coro() for owner in owners if isinstance(owner, asyncio.Task)]
+        where = f" ({suspended_line(coroutines[0])})" if coroutines else ""
+        self.violations.append(
+            f"workflow code never comes to rest{where}: {CALLBACKS_MAX:,} callbacks ran and nothing durable was waited for;"
+            " a loop needs a timer, a signal or a result to wait for, sleep(0) is none"
+        )
 
     # ----------------------------------------------------------------------------------------------------------- scheduling
 

@@ -5,19 +5,21 @@ import contextvars
 import inspect
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
 from perdure.core.errors import InvalidArgument
+from perdure.core.failure import Failure
 from perdure.core.payload import Payload
 from perdure.core.replies import ActivityClaim, Beaten
 from perdure.core.requests import ActivityErred, ActivitySucceeded, HeartbeatActivity
 from perdure.ports import Frontend
+from perdure.replay.interrupts import is_interrupt
 from perdure.sdk.activity import Activity
 from perdure.sdk.context import activity_context
 from perdure.sdk.failures import to_failure
+from perdure.worker.threads import DaemonThreads, returned
 
 log = logging.getLogger(__name__)
 
@@ -157,6 +159,13 @@ class Attempt:
         if beaten is not None and (beaten.cancelled or not beaten.wanted):
             self.cancel(wanted=beaten.wanted)
 
+    def in_its_task(self) -> bool:
+        """True while its task takes a step; false when its coroutine is resumed in order to be closed."""
+        try:
+            return self.task is not None and asyncio.current_task() is self.task
+        except RuntimeError:  # no loop runs
+            return False
+
     def cancel(self, *, wanted: bool = True) -> None:
         """The workflow asked it to stop, or nobody wants its result any more."""
         self.wanted = self.wanted and wanted
@@ -169,22 +178,21 @@ class Attempt:
 
 
 class Attempts:
-    """The attempts a worker runs now. `ended` is called once for each, with its fact, or None when there is nothing to say."""
+    """The attempts a worker runs now, never more than `limit`.
+
+    `ended` is called once for each, with its fact, or None when there is nothing to say: of a sync one when its thread is free again.
+    """
 
     def __init__(self, frontend: Frontend, limit: int, ended: Ended) -> None:
         self._frontend = frontend
         self._ended = ended
         self._running: dict[str, Attempt] = {}
-        self._threads: ThreadPoolExecutor | None = None
-        self.limit = limit
+        self._threads: DaemonThreads | None = None
+        self._limit = limit
         self.stopping = False
 
     def __len__(self) -> int:
         return len(self._running)
-
-    @property
-    def free(self) -> int:
-        return max(0, self.limit - len(self._running))
 
     def start(self, definition: Activity[..., Any], claim: ActivityClaim) -> None:
         """Run one claimed attempt in a task of its own."""
@@ -222,49 +230,74 @@ class Attempts:
             fact = ActivitySucceeded(command=scheduled.id, attempt=claim.attempt, token=claim.token, result=payload)
         except asyncio.CancelledError as error:
             if self.stopping and not attempt.cancelled:
+                fact = _cut_short(claim)
                 raise
             fact = _erred(claim, error, cancelled=attempt.cancelled)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 – whatever an activity raises is its failure, not the worker's
+        except BaseException as error:
+            if is_interrupt(error) or (isinstance(error, GeneratorExit) and not attempt.in_its_task()):
+                raise  # Ctrl-C; a task taken down with its loop, which is resumed outside of it
+            # Whatever else an activity raises is its failure, not the worker's.
             # What does not fit the function's signature, or cannot be a payload, is no better at the next attempt.
             fact = _erred(claim, error, final=not called and isinstance(error, (InvalidArgument, TypeError)))
             _tell(fact, claim)
         finally:
             attempt.task = None
-            del self._running[claim.token]
             if type(fact) is not ActivitySucceeded:
                 attempt.last_beat()
+            self._end(attempt, fact)
+
+    def _end(self, attempt: Attempt, fact: Fact | None) -> None:
+        if self._running.pop(attempt.claim.token, None) is not None:
             self._ended(attempt, fact)
 
     async def _on_thread(self, fn: Any, args: Any, kwargs: Any) -> Any:
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(self.limit, thread_name_prefix="perdure-activity")
+            self._threads = DaemonThreads(self._limit)
         context = contextvars.copy_context()
-        result = await asyncio.get_running_loop().run_in_executor(self._threads, lambda: context.run(fn, *args, **kwargs))
+        loop = asyncio.get_running_loop()
+        outcome = await loop.run_in_executor(self._threads, lambda: context.run(returned, fn, args, kwargs))
+        if outcome.error is not None:
+            try:
+                raise outcome.error
+            finally:
+                del outcome  # the exception holds this frame
+        result = outcome.result
         return await result if inspect.isawaitable(result) else result
 
     async def stop(self, grace: float) -> None:
-        """Wait up to `grace` seconds for what runs, then cancel it. Attempts cut short report nothing: their claims are lost."""
+        """Wait up to `grace` seconds for what runs, then cancel it and wait up to `CUT_S` for that; what still runs then is left behind.
+
+        Attempts cut short are reported lost, those left behind too, so that their owner has them run elsewhere.
+        """
         self.stopping = True
-        names = {attempt.task: attempt.name for attempt in self._running.values() if attempt.task is not None}
-        tasks = list(names)
+        attempts = {attempt.task: attempt for attempt in self._running.values() if attempt.task is not None}
+        tasks = list(attempts)
         if tasks and grace > 0:
             await asyncio.wait(tasks, timeout=grace)
         left = [task for task in tasks if not task.done()]
         if left:
             log.warning("%d activities were still running after the grace period of %g s", len(left), grace)
-        for task in left:
-            task.cancel()
-        if left:
+            on_threads = [attempts[task].name for task in left if not attempts[task].is_async]
+            for task in left:
+                task.cancel()
             _, deaf = await asyncio.wait(left, timeout=CUT_S)
-            if deaf:
-                log.error(
-                    "activities that ignore being cancelled are left behind: %s",
-                    ", ".join(sorted(names[task] for task in deaf)),
-                )
+            _name_left(on_threads, "run on threads, which cannot be stopped, and")
+            _name_left([attempts[task].name for task in deaf], "ignore being cancelled and")
+            for task in deaf:
+                self._end(attempts[task], _cut_short(attempts[task].claim))
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.shutdown(wait=False)
+
+
+def _name_left(names: list[str], why: str) -> None:
+    if names:
+        log.error("activities that %s are left behind: %s", why, ", ".join(sorted(names)))
+
+
+def _cut_short(claim: ActivityClaim) -> ActivityErred:
+    """The worker stopped before the attempt ended: it counts, as one does whose worker died."""
+    failure = Failure(type="WorkerStopped", message="the worker stopped before the attempt had ended")
+    return ActivityErred(command=claim.scheduled.id, attempt=claim.attempt, token=claim.token, failure=failure, kind="lost")
 
 
 def _erred(claim: ActivityClaim, error: BaseException, *, final: bool = False, cancelled: bool = False) -> ActivityErred:

@@ -39,7 +39,8 @@ LEAVE_S: Final = 5.0
 
 
 class Decider:
-    """`room(n)` reserves up to n activity slots for what a report may bring back; `begin` starts an activity that came with a reply."""
+    """`room(n)` reserves up to n activity slots for what a report may bring back; `begin` starts an activity that came with a reply, in
+    one of them; `free(n)` gives back those that were not needed."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class Decider:
         sessions: Sessions,
         room: Callable[[int], int],
         begin: Callable[[ActivityClaim], None],
-        unreserve: Callable[[int], None],
+        free: Callable[[int], None],
         watched: WatchedThread,
     ) -> None:
         self._frontend = frontend
@@ -64,7 +65,7 @@ class Decider:
         self._sessions = sessions
         self._room = room
         self._begin = begin
-        self._unreserve = unreserve
+        self._free = free
         self.watched = watched
         self._serial = count(1)
         self._unknown: set[str] = set()
@@ -204,6 +205,9 @@ class Decider:
             log.exception("running workflow %r failed in perdure itself", session.workflow_id)
             self._give_back(session, token, Mismatch(f"running the workflow failed: {error!r}"))
             return False
+        except BaseException:
+            self._sessions.drop(session)  # Ctrl-C in the midst of its code: what that did since must not be reported
+            raise
         finally:
             self.watched.end()
         return True
@@ -258,7 +262,11 @@ class Decider:
     # -------------------------------------------------------------------------------------------------------------- reports
 
     def _report(self, session: Session, token: str, facts: list[Fact]) -> None:
-        body = compose(session, token, facts, self._frontend.now, self.watched, fuse=self.fuse)
+        try:
+            body = compose(session, token, facts, self._frontend.now, self.watched, fuse=self.fuse)
+        except BaseException:
+            self._sessions.drop(session)
+            raise
         if body is None:
             # Feeding a result broke the run: nothing of it is reported but the facts; whoever claims it next will see why.
             session.facts = facts + session.facts
@@ -300,8 +308,9 @@ class Decider:
     ) -> None:
         session.waiting = False
         self._answered()
-        if room:
-            self._unreserve(room)
+        used = len(reply.activities) if reply is not None else 0
+        if room != used:
+            self._free(room - used)
         if reply is None:
             self._refused(session, facts, error)
             return

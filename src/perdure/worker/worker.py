@@ -14,6 +14,7 @@ from perdure.sdk.registry import Registry
 from perdure.worker.attempts import Attempt, Attempts, Fact
 from perdure.worker.decider import Decider
 from perdure.worker.sessions import Sessions
+from perdure.worker.slots import Slots
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class TaskWorker:
         self._sessions = Sessions(max_cached_runs)
         self._blocked_after = blocked_after
         self._watchdog = Watchdog(blocked_after, _report_blocked)
-        self._reserved = 0
+        self._slots = Slots(max_activities, self._grant, self._enter)
         self._serial = 0
         self._inbox: deque[Task] = deque()
         self._scheduled = False
@@ -62,9 +63,9 @@ class TaskWorker:
             incarnation,
             queues,
             self._sessions,
-            self._reserve,
-            self._begin,
-            self._unreserve,
+            self._slots.reserve,
+            self._run,
+            self._slots.free,
             self._watchdog.this_thread(),
         )
 
@@ -97,11 +98,11 @@ class TaskWorker:
             self._watchdog.start()
         self._started = True
         identity = self.decider.identity()
+        credits = self._slots.limit
         for queue in self._queues:
             self._workflow_lines.append(self._frontend.subscribe(queue, "workflow", identity, self._deliver, WORKFLOW_CREDITS))
-            self._activity_lines.append(
-                self._frontend.subscribe(queue, "activity", identity, self._deliver, self._attempts.free)
-            )
+            self._activity_lines.append(self._frontend.subscribe(queue, "activity", identity, self._deliver, credits))
+            credits = 0  # one count for all queues
 
     async def stop(self, grace: float = 30.0) -> None:
         """Take nothing more, let activities end for up to `grace` seconds, then cut them short. Idempotent."""
@@ -121,7 +122,14 @@ class TaskWorker:
         if type(item) is CancelNotice:
             self._attempts.cancel(item.token)
             return
-        self._inbox.append(item)  # type: ignore[arg-type]
+        task: Task = item  # type: ignore[assignment]
+        if task.command:
+            self._slots.delivered(task)
+        else:
+            self._enter(task)
+
+    def _enter(self, task: Task) -> None:
+        self._inbox.append(task)
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._drain)
@@ -155,16 +163,12 @@ class TaskWorker:
 
     def _activity_claimed(self, reply: Any, _error: BaseException | None) -> None:
         if reply is None or isinstance(reply, NotWanted):
-            self._grant(1)
+            self._slots.free(1)
             return
         self._run(reply.claim)
 
-    def _begin(self, claim: ActivityClaim) -> None:
-        """An activity that came with a reply: it takes a slot no delivery has paid for."""
-        self._grant(-1)
-        self._run(claim)
-
     def _run(self, claim: ActivityClaim) -> None:
+        """An activity has been claimed, and has its slot."""
         definition = self._registry.activity(claim.scheduled.name)
         if definition is None or self._stopped:
             self._release(claim, known=definition is not None)
@@ -176,7 +180,7 @@ class TaskWorker:
         if not known and name not in self._unknown:
             self._unknown.add(name)
             log.warning("activity %r is not registered here; it waits for a worker that knows it", name)
-        self._grant(1)
+        self._slots.free(1)
         self._frontend.send(
             ReleaseActivity(
                 namespace=claim.namespace,
@@ -190,26 +194,15 @@ class TaskWorker:
         )
 
     def _attempt_ended(self, attempt: Attempt, fact: Fact | None) -> None:
-        self._grant(1)
+        self._slots.free(1)
         if fact is not None and attempt.wanted:
             self.decider.fact(attempt.claim, fact)
 
     # ---------------------------------------------------------------------------------------------------------------- slots
 
     def _grant(self, credits: int) -> None:
-        if not self._stopped:
-            for line in self._activity_lines:
-                line.grant(credits)
-
-    def _reserve(self, wanted: int) -> int:
-        if self._stopped:
-            return 0
-        room = max(0, min(wanted, self._attempts.free - self._reserved))
-        self._reserved += room
-        return room
-
-    def _unreserve(self, room: int) -> None:
-        self._reserved -= room
+        if not self._stopped and self._activity_lines:
+            self._activity_lines[0].grant(credits)
 
 
 def _ignore(_reply: Any, _error: BaseException | None) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import math
+import signal
 import sys
 import threading
 
@@ -11,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.core.errors import NondeterminismError
+from perdure.replay import loop as loop_module
 from perdure.replay.loop import NEVER_US, WorkflowLoop, microseconds
 
 
@@ -241,11 +243,13 @@ def test_works_inside_a_running_task_of_a_real_loop(stage):
         return asyncio.current_task().get_name()
 
     async def interrupted():
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(0)
 
     async def outer():
         mine = asyncio.current_task()
         result = stage.run(workflow())
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio's would cancel `outer` first
         with pytest.raises(KeyboardInterrupt):
             stage.start(interrupted())
         assert asyncio.current_task() is mine
@@ -254,6 +258,26 @@ def test_works_inside_a_running_task_of_a_real_loop(stage):
 
     assert asyncio.run(outer()) == "Task-1"
     assert not stage.loop.is_running()
+
+
+def test_an_activation_that_never_rests_ends(stage, monkeypatch):
+    """Two tasks that wake each other for ever: the rest is dropped, what is said names a line, and as much as is allowed is no violation."""
+    monkeypatch.setattr(loop_module, "CALLBACKS_MAX", 100)
+
+    async def rests():
+        for _ in range(99):
+            await asyncio.sleep(0)
+
+    async def spins():
+        while True:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    stage.start(rests())
+    assert stage.loop.violations == []
+    stage.start(spins())
+    (said,) = stage.loop.violations
+    assert "never comes to rest" in said
+    assert f"{__file__}:{spins.__code__.co_firstlineno + 2}: await asyncio.sleep(0)" in said
 
 
 def test_contextvars_are_the_runs_own(stage):
