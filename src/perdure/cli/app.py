@@ -49,6 +49,7 @@ _COMMANDS: Final = (
 def run(tokens: Sequence[str]) -> int:
     """Carry out one command and return its exit code. No error of a user's making ends in a traceback."""
     as_json = wants_json(tokens)
+    _fill_closed_streams()
     try:
         code = build()(list(tokens), exit_on_error=False, print_error=False)
         sys.stdout.flush()
@@ -69,6 +70,17 @@ def run(tokens: Sequence[str]) -> int:
             raise
         return complain(error, as_json=as_json)
     return code if isinstance(code, int) else OK
+
+
+def _fill_closed_streams() -> None:
+    """What was closed from outside (`>&-`) goes nowhere; without this, the next file opened would take its place and get what is printed."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != fd:
+                os.dup2(opened, fd)
+                os.close(opened)
+            setattr(sys, name, open(fd, "r" if fd == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def wants_json(tokens: Sequence[str]) -> bool:

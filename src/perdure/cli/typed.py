@@ -19,7 +19,9 @@ def payloads(texts: list[str] | None) -> list[Any]:
     """Each `--input` as the payload it is, untouched. Raises `InvalidArgument` for what is no JSON."""
     from msgspec import MsgspecError, Raw, json
 
+    from perdure.core.codec import is_deeper
     from perdure.core.errors import InvalidArgument
+    from perdure.sdk.encodable import NESTING_MAX
 
     found: list[Any] = []
     for text in texts or []:
@@ -29,6 +31,8 @@ def payloads(texts: list[str] | None) -> list[Any]:
             shortened = text if len(text) <= 60 else text[:60] + "…"
             hint = f"; text needs quotes of its own: '\"{text}\"'" if text.isidentifier() else ""
             raise InvalidArgument(f"--input {shortened} is not JSON: {error}{hint}") from error
+        if is_deeper(text.encode(), NESTING_MAX):
+            raise InvalidArgument(f"--input {text[:60]}… is nested deeper than {NESTING_MAX} levels")
         found.append(Raw(json.format(text.encode(), indent=-1)))
     return found
 

@@ -1,6 +1,7 @@
 """Transitions as JSON text and back: the one place that decides whether a transition can be kept at all.
 
-Text made here is one line of valid JSON, whatever bytes the payloads hold, so that a store never writes what it could not read again.
+Text made here is one line of valid JSON that reads back as a transition, whatever bytes the payloads and values of whatever type the fields
+hold, so that a store never writes what it could not read again.
 """
 
 from collections.abc import Sequence
@@ -10,15 +11,20 @@ import msgspec
 
 from perdure.core.transition import Transition
 
+LINE_NESTING_MAX: Final = 300
+"""Containers within containers in one line: a payload's 200, a failure's chain around it, the transition. Well below what any Python reads."""
+
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Transition).decode
-_skim: Final = msgspec.json.Decoder(msgspec.Raw).decode
-_skim_lines: Final = msgspec.json.Decoder(msgspec.Raw).decode_lines
+_decode_lines: Final = msgspec.json.Decoder(Transition).decode_lines
 _FAULTS: Final = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
+
+_ALIKE: Final = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class Unwritable(ValueError):  # noqa: N818  named like the errors of core
-    """A transition that is no JSON: a payload with broken text, a lone surrogate, nesting without end. The message says what."""
+    """A transition that cannot be read back: a payload that is no JSON, a field of another type, nesting without end. The message says what."""
 
 
 def encode_transition(transition: Transition) -> bytes:
@@ -27,19 +33,22 @@ def encode_transition(transition: Transition) -> bytes:
         text = _encode(transition)
         if b"\n" in text:  # payloads are carried verbatim: newlines between their tokens are legal JSON, but not one line
             text = msgspec.json.format(text, indent=-1)
-        _skim(text)
+        _decode(text)
+        _refuse_deep(text)
     except _FAULTS as error:
         raise Unwritable(f"cannot be written as JSON: {error}") from error
     return text
 
 
 def encode_transitions(transitions: Sequence[Transition]) -> list[bytes | Unwritable]:
-    """`encode_transition` of each, in a third of the time; an `Unwritable` stands where it would have been raised."""
+    """`encode_transition` of each, in less time; an `Unwritable` stands where it would have been raised."""
     try:
         texts = [_encode(transition) for transition in transitions]
         lines = b"\n".join(texts)
         if lines.count(b"\n") == len(texts) - 1:
-            _skim_lines(lines)
+            _decode_lines(lines)
+            for text in texts:
+                _refuse_deep(text)
             return list[bytes | Unwritable](texts)
     except _FAULTS:
         pass  # one of them is at fault, or merely spread over several lines: look at each by itself
@@ -56,3 +65,23 @@ def _encoded(transition: Transition) -> bytes | Unwritable:
 def decode_transition(text: bytes) -> Transition:
     """The transition of `encode_transition`'s text. Raises `msgspec.DecodeError` for anything else."""
     return _decode(text)
+
+
+def _refuse_deep(text: bytes) -> None:
+    # How deep a decoder follows differs from one Python to the next, and with the stack it is called on: this bound does not.
+    if len(text) > 2 * LINE_NESTING_MAX and is_deeper(text, LINE_NESTING_MAX):
+        raise ValueError(f"nested deeper than {LINE_NESTING_MAX} levels")
+
+
+def is_deeper(text: bytes, levels: int) -> bool:
+    """True when JSON text holds containers within containers more than `levels` deep. Needs no stack."""
+    if text.count(b"[") + text.count(b"{") <= levels:
+        return False
+    pieces = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')  # every other one lies outside of strings
+    brackets = b"".join(pieces[::2]).translate(_ALIKE, _NO_BRACKETS)
+    for _ in range(levels):  # each turn takes the innermost level away
+        left = brackets.replace(b"[]", b"")
+        if len(left) == len(brackets):
+            break
+        brackets = left
+    return bool(brackets)

@@ -1,8 +1,16 @@
-"""What is checked of a client's request before it reaches an owner: ids and names, so that nothing odd is ever written down."""
+"""What is checked of a client's request before it reaches an owner: every field that would be written down, so that nothing odd ever is."""
+
+from collections.abc import Iterable
+from typing import Any
 
 from perdure.core.errors import InvalidArgument
 from perdure.core.ids import fault_of_id, is_plain
-from perdure.core.requests import AnyRequest, RequestCancel, SignalWorkflow, StartWorkflow, TerminateWorkflow
+from perdure.core.requests import AnyRequest, SignalBody, SignalWorkflow, StartWorkflow
+from perdure.core.texts import REASON_CHARS_MAX, fault_of_text
+
+_WHOLE_MAX = 2**63 - 1
+_OPTIONAL_IDS = (("run_id", "run id"), ("request_id", "request id"))
+"""Of what speaks to a run; empty text stands for none."""
 
 
 def check(request: AnyRequest) -> None:
@@ -10,24 +18,73 @@ def check(request: AnyRequest) -> None:
     _check("workflow id", request.workflow_id)
     _check("namespace", request.namespace)
     if isinstance(request, StartWorkflow):
-        _check("workflow type", request.workflow_type)
-        _check("queue", request.queue)
-        _check("request id", request.request_id)
-        if request.timeout < 0:
-            raise InvalidArgument("timeout must not be negative")
-        if request.signal is not None:
-            _check("signal name", request.signal.name)
-            _check("signal id", request.signal.signal_id)
-    elif isinstance(request, SignalWorkflow):
-        _check("signal name", request.signal.name)
-        _check("signal id", request.signal.signal_id)
-    elif isinstance(request, (RequestCancel, TerminateWorkflow)) and request.request_id:
-        _check("request id", request.request_id)
+        _check_start(request)
+        return
+    if isinstance(request, SignalWorkflow):
+        _check_signal(request.signal)
+    for field, what in _OPTIONAL_IDS:
+        given = getattr(request, field, "")
+        if given != "":
+            _check(what, given)
+    reason = getattr(request, "reason", "")
+    if reason != "":
+        _check_text("reason", reason, REASON_CHARS_MAX)
+
+
+def _check_start(request: StartWorkflow) -> None:
+    _check("workflow type", request.workflow_type)
+    _check("run id", request.run_id)
+    _check("queue", request.queue)
+    _check("request id", request.request_id)
+    _check("origin", request.origin)
+    _check_whole("seed", request.seed)
+    _check_whole("priority", request.priority)
+    _check_whole("timeout", request.timeout)
+    if request.timeout < 0:
+        raise InvalidArgument("timeout must not be negative")
+    if request.memo or request.attributes or request.keywords or request.attribute_datetimes:
+        _check_names("memo key", request.memo)
+        _check_names("attribute", request.attributes)
+        _check_names("attribute", request.attribute_datetimes)
+        _check_keywords(request.keywords)
+    if request.signal is not None:
+        _check_signal(request.signal)
+
+
+def _check_signal(signal: SignalBody) -> None:
+    _check("signal name", signal.name)
+    _check("signal id", signal.signal_id)
+    _check_keywords(signal.keywords)
+
+
+def _check_names(what: str, names: Iterable[Any]) -> None:
+    for name in names:
+        _check(what, name)
+
+
+def _check_keywords(keywords: dict[str, Any]) -> None:
+    for name in keywords:
+        _check_text("keyword", name, REASON_CHARS_MAX)
 
 
 def _check(what: str, value: object) -> None:
     if type(value) is str and is_plain(value):
         return
     fault = fault_of_id(value)
+    if fault is None and type(value) is not str:
+        fault = "must be plain text"
     if fault is not None:
         raise InvalidArgument(f"{what} {fault}")
+
+
+def _check_text(what: str, value: object, chars_max: int) -> None:
+    fault = fault_of_text(value, chars_max)
+    if fault is None and type(value) is not str:
+        fault = "must be plain text"
+    if fault is not None:
+        raise InvalidArgument(f"{what} {fault}")
+
+
+def _check_whole(what: str, value: object) -> None:
+    if type(value) is not int or not -_WHOLE_MAX <= value <= _WHOLE_MAX:
+        raise InvalidArgument(f"{what} must be a whole number")

@@ -1,17 +1,19 @@
 """The client: starting runs and reaching them, the same whether the engine lives in this process or behind a wire."""
 
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
 from perdure.core.errors import InvalidArgument
+from perdure.core.payload import Payload
 from perdure.core.replies import RunStarted, Status
 from perdure.core.requests import OnConflict, Reuse, SignalBody, StartWorkflow
 from perdure.ports import Chance, Frontend, RunFilter
 from perdure.sdk.call import Call
+from perdure.sdk.context import refuse_in_workflow
 from perdure.sdk.duration import Duration, bound, instant
 from perdure.sdk.handle import Handle
-from perdure.sdk.options import identifier
+from perdure.sdk.options import choice, free_text, identifier, whole
 from perdure.sdk.payloads import CONVERTER
 from perdure.sdk.views import WorkflowSummary, summary_of
 from perdure.sdk.workflow import Workflow
@@ -27,7 +29,10 @@ F = TypeVar("F")
 LIST_MAX: Final = 1_000
 """Rows of one page."""
 
-STATUSES: Final[frozenset[str]] = frozenset(get_args(Status))
+CURSOR_CHARS_MAX: Final = 10_000
+STATUSES: Final[tuple[Status, ...]] = tuple(sorted(get_args(Status)))
+CONFLICTS: Final[tuple[OnConflict, ...]] = get_args(OnConflict)
+REUSES: Final[tuple[Reuse, ...]] = get_args(Reuse)
 
 StatusName = Literal[
     "running", "completed", "failed", "cancelled", "terminated", "timed_out", "continued", "quarantined", "paused"
@@ -57,8 +62,13 @@ class Client:
 
     def __init__(self, frontend: Frontend, chance: Chance, namespace: str = "default") -> None:
         self.frontend = frontend
-        self.namespace = namespace
+        self.namespace = identifier(namespace, "namespace")
         self._chance = chance
+
+    def reach(self, call: str) -> Frontend:
+        """The frontend, for this call. Raises `NondeterminismError` in workflow code, whose history would know nothing of it."""
+        refuse_in_workflow(call)
+        return self.frontend
 
     def fresh_id(self) -> str:
         """A new id no one else has."""
@@ -111,8 +121,12 @@ class Client:
 
         Raises `WorkflowAlreadyStarted`, `InvalidArgument`, `PayloadTooLarge`, `ResourceExhausted`, `Unavailable`.
         """
+        return await self._start("client.start()", workflow, args, options)
+
+    async def _start(self, call: str, workflow: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Handle[Any]:
+        frontend = self.reach(call)
         request, definition = self._start_request(workflow, args, **options)
-        reply: RunStarted = await self.frontend.call(request)
+        reply: RunStarted = await frontend.call(request)
         return Handle(self, request.workflow_id, None, definition, started=reply.run_id)
 
     @overload
@@ -152,7 +166,7 @@ class Client:
     ) -> R: ...
     async def execute(self, workflow: Any, /, *args: Any, **options: Any) -> Any:
         """`start` and `result` in one. Takes what `start` takes and raises what either raises."""
-        handle = await self.start(workflow, *args, **options)
+        handle = await self._start("client.execute()", workflow, args, options)
         return await handle.result()
 
     async def signal_with_start(
@@ -166,10 +180,10 @@ class Client:
         **options: Unpack[RunOptions],
     ) -> Handle[R]:
         """Signal the open run of `id`, or start one whose first message it is. A remembered `signal_id` starts and signals nothing."""
+        refuse_in_workflow("client.signal_with_start()")
         body = self.signal_body(signal, value, signal_id)
-        request, definition = self._start_request(call, (), id=id, on_conflict="attach", signal=body, **options)
-        reply: RunStarted = await self.frontend.call(request)
-        return Handle(self, request.workflow_id, None, definition, started=reply.run_id)
+        given: dict[str, Any] = {**options, "id": id, "on_conflict": "attach", "signal": body}
+        return await self._start("client.signal_with_start()", call, (), given)
 
     def _start_request(
         self,
@@ -186,29 +200,25 @@ class Client:
         request_id: str | None = None,
         signal: SignalBody | None = None,
     ) -> tuple[StartWorkflow, Workflow[..., Any] | None]:
-        if on_conflict not in {"fail", "attach", "terminate"}:
-            raise InvalidArgument(f"on_conflict must be 'fail', 'attach' or 'terminate', not {on_conflict!r}")
-        if reuse not in {"always", "failed", "never"}:
-            raise InvalidArgument(f"reuse must be 'always', 'failed' or 'never', not {reuse!r}")
         name, definition, values, keywords = _target(workflow, args)
         chance = self._chance
         own_queue = definition.queue if definition is not None else ""
         own_timeout = definition.timeout if definition is not None else 0
         request = StartWorkflow(
             namespace=self.namespace,
-            workflow_id=chance.run_id() if id is None else id,
+            workflow_id=chance.run_id() if id is None else identifier(id, "workflow id"),
             workflow_type=name,
             run_id=chance.run_id(),
             seed=chance.seed(),
-            request_id=request_id if request_id is not None else chance.token(),
-            queue=queue if queue is not None else own_queue or "default",
+            request_id=chance.token() if request_id is None else identifier(request_id, "request id"),
+            queue=own_queue or "default" if queue is None else identifier(queue, "queue"),
             input=values,
             keywords=keywords,
-            on_conflict=on_conflict,
-            reuse=reuse,
+            on_conflict=choice(on_conflict, "on_conflict", CONFLICTS),
+            reuse=choice(reuse, "reuse", REUSES),
             timeout=bound(timeout, "timeout") if timeout is not None else own_timeout,
-            memo={} if memo is None else {key: CONVERTER.encode(value, f"memo[{key!r}]") for key, value in memo.items()},
-            origin=origin,
+            memo={} if memo is None else _memo(memo),
+            origin=identifier(origin, "origin"),
             signal=signal,
         )
         return request, definition
@@ -218,7 +228,7 @@ class Client:
         return SignalBody(
             name=identifier(name, "signal name"),
             input=(CONVERTER.encode(value, f"signal {name}"),),
-            signal_id=self._chance.token() if signal_id is None else signal_id,
+            signal_id=self._chance.token() if signal_id is None else identifier(signal_id, "signal id"),
         )
 
     # ------------------------------------------------------------------------------------------------------------- reading
@@ -228,8 +238,17 @@ class Client:
     @overload
     def handle(self, id: str, run_id: str | None = None, *, workflow: Callable[..., Call[R]]) -> Handle[R]: ...
     def handle(self, id: str, run_id: str | None = None, workflow: Any = None) -> Handle[Any]:
-        """A handle to a workflow id, or to one run of it. No I/O: whether it exists shows when it is used."""
-        return Handle(self, id, run_id, cast("Workflow[..., Any]", workflow) if isinstance(workflow, Workflow) else None)
+        """A handle to a workflow id, or to one run of it. No I/O: whether it exists shows when it is used.
+
+        Raises `InvalidArgument` for what can be no id.
+        """
+        definition = cast("Workflow[..., Any]", workflow) if isinstance(workflow, Workflow) else None
+        return Handle(
+            self,
+            identifier(id, "workflow id"),
+            None if run_id is None or run_id == "" else identifier(run_id, "run id"),
+            definition,
+        )
 
     def list(
         self,
@@ -245,7 +264,12 @@ class Client:
 
         `started_after` is inclusive, `started_before` exclusive; both must be aware. Raises `InvalidArgument`.
         """
-        return Listing(self, _filter(self.namespace, status, type, started_after, started_before), _limit(limit), cursor or "")
+        return Listing(
+            self,
+            _filter(self.namespace, status, type, started_after, started_before),
+            whole(limit, "limit", 1, LIST_MAX),
+            free_text(cursor, "cursor", CURSOR_CHARS_MAX),
+        )
 
     async def count(
         self,
@@ -256,7 +280,7 @@ class Client:
         started_before: datetime | None = None,
     ) -> int:
         """How many runs there are of that status, type and time."""
-        return await self.frontend.count(_filter(self.namespace, status, type, started_after, started_before))
+        return await self.reach("client.count()").count(_filter(self.namespace, status, type, started_after, started_before))
 
 
 class Page:
@@ -279,7 +303,7 @@ class Listing:
         self._cursor = cursor
 
     async def _page(self, cursor: str) -> Page:
-        page = await self._client.frontend.runs(self._filter, self._limit, cursor)
+        page = await self._client.reach("client.list()").runs(self._filter, self._limit, cursor)
         return Page([summary_of(run) for run in page.items], page.cursor or None)
 
     def __await__(self) -> Generator[Any, None, Page]:
@@ -314,22 +338,23 @@ def _target(workflow: Any, args: tuple[Any, ...]) -> tuple[str, Workflow[..., An
     raise InvalidArgument(f"start takes a workflow call, a workflow or a type name, not {workflow!r}")
 
 
-def _limit(limit: int) -> int:
-    if not 1 <= limit <= LIST_MAX:
-        raise InvalidArgument(f"limit must lie between 1 and {LIST_MAX}, not {limit}")
-    return limit
+def _memo(memo: object) -> dict[str, Payload]:
+    if not isinstance(memo, Mapping):
+        raise InvalidArgument(f"memo must be a mapping of names to values, not a {type(memo).__name__}")
+    items = cast("Mapping[str, object]", memo).items()
+    return {identifier(key, "memo key"): CONVERTER.encode(value, f"memo[{key!r}]") for key, value in items}
 
 
 def _filter(
     namespace: str, status: Any, type: str | None, started_after: datetime | None, started_before: datetime | None
 ) -> RunFilter:
-    statuses: tuple[Any, ...] = () if status is None else (status,) if isinstance(status, str) else tuple(status)
-    for name in statuses:
-        if name not in STATUSES:
-            raise InvalidArgument(f"no status is called {name!r}; there are {', '.join(sorted(STATUSES))}")
+    names: Any = () if status is None else (status,) if isinstance(status, str) else status
+    if not isinstance(names, Iterable):
+        raise InvalidArgument(f"status must be one of {', '.join(STATUSES)} or several of them, not {status!r}")
+    statuses = tuple(choice(name, "status", STATUSES) for name in cast("Iterable[object]", names))
     return RunFilter(
         namespace=namespace,
-        type=type or "",
+        type=identifier(type, "workflow type") if type else "",
         statuses=statuses,
         started_since=instant(started_after, "started_after") if started_after is not None else 0,
         started_until=instant(started_before, "started_before") if started_before is not None else 0,

@@ -150,3 +150,13 @@ def current_workflow() -> WorkflowContext | None:
     """
     loop: Any = _get_running_loop()
     return getattr(loop, "workflow_context", None)
+
+
+def refuse_in_workflow(call: str) -> None:
+    """Raise `NondeterminismError` when workflow code makes this call: its effect would not be part of the run, and its answer would never come.
+
+    The run's loop keeps the violation, so that the run is quarantined even when its code catches the error.
+    """
+    loop: Any = _get_running_loop()
+    if getattr(loop, "workflow_context", None) is not None:
+        raise loop.refuse(call)

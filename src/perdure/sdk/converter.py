@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import DecodeError, Raw, json
 
+from perdure.core.codec import is_deeper
 from perdure.core.errors import InvalidArgument, PayloadTooLarge
 from perdure.core.limits import LIMITS
 from perdure.core.payload import Payload
@@ -96,6 +97,8 @@ def _settle(value: object) -> bytes:
     """The bytes of a value with sets or ready-made JSON in it: sets in the order of their members' bytes, JSON checked and on one line."""
     data = _encode(ordered(value, _encode))
     read_plain(Raw(data))
+    if is_deeper(data, NESTING_MAX):
+        raise RecursionError(f"nested deeper than {NESTING_MAX} levels")
     return json.format(data, indent=-1) if b"\n" in data else data
 
 

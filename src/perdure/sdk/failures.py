@@ -5,13 +5,14 @@ encoded is left out, tracebacks and arguments first. The way back is `to_excepti
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from msgspec import Raw, json, structs
 
 from perdure.core.errors import ActivityError, ApplicationError, ChildWorkflowError, PayloadTooLarge, PerdureError
 from perdure.core.failure import Failure, FailureKind
 from perdure.core.payload import ABSENT, Payload, is_absent
+from perdure.core.retry import DELAY_MAX_S
 from perdure.sdk.converter import Converter
 from perdure.sdk.exceptions import to_exception
 from perdure.sdk.tracebacks import traceback_text
@@ -23,6 +24,7 @@ FAILURE_BYTES_MAX: Final = 256 * 1024
 LINKS_MAX: Final = 32
 """Exceptions in one failure: causes, contexts and members of groups."""
 NAME_CHARS_MAX: Final = 200
+ATTEMPTS_MAX: Final = 2**31 - 1
 BASES_MAX: Final = 16
 NOTES_MAX: Final = 20
 MESSAGE_CHARS_MAX: Final = 8 * 1024
@@ -31,6 +33,7 @@ PART_BYTES_MAX: Final = 64 * 1024
 
 _T = TypeVar("_T")
 _NO_STEP: Final[tuple[FailureKind, str, int]] = ("error", "", 0)
+_KINDS: Final[tuple[FailureKind, ...]] = get_args(FailureKind)
 _base: Final[Any] = BaseException
 """For its own attributes, past whatever a class put over them."""
 _GROUP: Final[Any] = BaseExceptionGroup
@@ -59,7 +62,7 @@ class _Links:
     def failure(self, exc: BaseException) -> Failure:
         self.seen.add(id(exc))
         cls = type(exc)
-        cause, context = _base.__cause__.__get__(exc), _base.__context__.__get__(exc)
+        parts = tuple(self._parts(exc))  # before the context, which is one of them when a task group's body raises
         kind, name, attempts = _guarded(lambda: _step(exc), _NO_STEP)
         return Failure(
             type=_guarded(lambda: _clean(_given_type(exc) or cls.__name__, NAME_CHARS_MAX), "Exception"),
@@ -77,10 +80,10 @@ class _Links:
             attempts=attempts,
             non_retryable=_guarded(lambda: _non_retryable(exc), False),
             next_retry_delay=_guarded(lambda: _delay(exc), -1),
-            cause=self._next(cause),
-            context=self._next(context),
+            cause=self._next(_base.__cause__.__get__(exc)),
+            context=self._next(_base.__context__.__get__(exc)),
             suppress_context=_base.__suppress_context__.__get__(exc),
-            parts=tuple(self._parts(exc)),
+            parts=parts,
         )
 
     def _next(self, exc: Any) -> Failure | None:
@@ -89,10 +92,14 @@ class _Links:
         return self.failure(exc)
 
     def _parts(self, exc: BaseException) -> Iterator[Failure]:
-        members: tuple[Any, ...] = _guarded(lambda: _members(exc), ())
-        for member in members:
-            if (failure := self._next(member)) is not None:
-                yield failure
+        """A group's members, all of them spoken for before the first is looked at: another one's context may lead to them."""
+        members: list[BaseException] = []
+        given: tuple[Any, ...] = _guarded(lambda: _members(exc), ())
+        for member in given:
+            if id(member) not in self.seen and len(self.seen) < LINKS_MAX:
+                self.seen.add(id(member))
+                members.append(member)
+        yield from map(self.failure, members)
 
 
 def _guarded(look: Callable[[], _T], otherwise: _T) -> _T:
@@ -142,8 +149,19 @@ def _given_type(exc: Any) -> str | None:
 
 def _step(exc: Any) -> tuple[FailureKind, str, int]:
     if _is(exc, (ActivityError, ChildWorkflowError)):
-        return exc.kind, _clean(exc.name, NAME_CHARS_MAX), int(exc.attempts)
+        return _kind(exc.kind), _clean(exc.name, NAME_CHARS_MAX) if isinstance(exc.name, str) else "", _count(exc.attempts)
     return _NO_STEP
+
+
+def _kind(kind: object) -> FailureKind:
+    """One that can be read back: authors may raise these classes with whatever they like."""
+    return next((known for known in _KINDS if known == kind), "error")
+
+
+def _count(attempts: object) -> int:
+    if isinstance(attempts, bool) or not isinstance(attempts, int) or not 0 <= attempts <= ATTEMPTS_MAX:
+        return 0
+    return int.__int__(attempts)
 
 
 def _members(exc: Any) -> tuple[Any, ...]:
@@ -212,7 +230,7 @@ def _non_retryable(exc: Any) -> bool:
 
 def _delay(exc: Any) -> int:
     seconds = exc.next_retry_delay if _is(exc, ApplicationError) else None
-    return -1 if seconds is None else round(seconds * 1_000_000)
+    return -1 if seconds is None or seconds < 0 else round(min(float(seconds), DELAY_MAX_S) * 1_000_000)
 
 
 # ----------------------------------------------------------------------------------------------------------------- too large

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from perdure.core.requests import RequestCancel, ResumeWorkflow, SignalWorkflow, TerminateWorkflow
 from perdure.sdk.duration import Duration, length
+from perdure.sdk.options import identifier
+from perdure.sdk.options import reason as checked_reason
 from perdure.sdk.outcome import outcome_of
 from perdure.sdk.views import HistoryEntry, WorkflowDescription, entries_of, view_of
 
@@ -45,7 +47,7 @@ class Handle(Generic[R_co]):
         `WorkflowTimedOut`, `NotFound`, `Unavailable`; the built-in `TimeoutError` when `timeout` (seconds or a timedelta) passes first.
         Giving up the wait never touches the run.
         """
-        frontend, namespace = self._client.frontend, self._client.namespace
+        frontend, namespace = self._client.reach("handle.result()"), self._client.namespace
         run_id = self.run_id or ""
         if timeout is None:
             found = await frontend.result(namespace, self.id, run_id)
@@ -66,7 +68,8 @@ class Handle(Generic[R_co]):
 
         Raises `WorkflowClosed`, `NotFound`, `LimitExceeded` (too many unread), `InvalidArgument`, `PayloadTooLarge`.
         """
-        await self._client.frontend.call(
+        frontend = self._client.reach("handle.signal()")
+        await frontend.call(
             SignalWorkflow(
                 namespace=self._client.namespace,
                 workflow_id=self.id,
@@ -77,49 +80,52 @@ class Handle(Generic[R_co]):
 
     async def cancel(self, reason: str | None = None, *, request_id: str | None = None) -> None:
         """Ask the run to stop: its code sees `CancelledError` at its next await and may clean up. Raises `WorkflowClosed`, `NotFound`."""
-        await self._client.frontend.call(
+        frontend = self._client.reach("handle.cancel()")
+        await frontend.call(
             RequestCancel(
                 namespace=self._client.namespace,
                 workflow_id=self.id,
                 run_id=self._pinned,
-                reason=reason or "",
-                request_id=request_id or self._client.fresh_id(),
+                reason=checked_reason(reason),
+                request_id=self._client.fresh_id() if request_id is None else identifier(request_id, "request id"),
             )
         )
 
     async def terminate(self, reason: str | None = None, *, request_id: str | None = None) -> None:
         """End the run now; its code gets no chance to clean up. Raises `WorkflowClosed`, `NotFound`."""
-        await self._client.frontend.call(
+        frontend = self._client.reach("handle.terminate()")
+        await frontend.call(
             TerminateWorkflow(
                 namespace=self._client.namespace,
                 workflow_id=self.id,
                 run_id=self._pinned,
-                reason=reason or "",
-                request_id=request_id or self._client.fresh_id(),
+                reason=checked_reason(reason),
+                request_id=self._client.fresh_id() if request_id is None else identifier(request_id, "request id"),
             )
         )
 
     async def resume(self, reason: str | None = None) -> None:
         """Take the run out of quarantine, whatever build failed on it, and offer it again. Raises `WorkflowClosed`, `NotFound`."""
-        await self._client.frontend.call(
+        frontend = self._client.reach("handle.resume()")
+        await frontend.call(
             ResumeWorkflow(
                 namespace=self._client.namespace,
                 workflow_id=self.id,
                 run_id=self._pinned,
-                reason=reason or "",
+                reason=checked_reason(reason),
             )
         )
 
     async def describe(self) -> WorkflowDescription:
         """How the run stands now, and what it waits for. Raises `NotFound`."""
-        return view_of(await self._client.frontend.describe(self._client.namespace, self.id, self._pinned))
+        return view_of(await self._client.reach("handle.describe()").describe(self._client.namespace, self.id, self._pinned))
 
     async def history(self, *, notes: bool = False) -> list[HistoryEntry]:
         """Every event of the run in order, each with `.id`, `.time`, `.type` and its fields; with `notes`, notes too, where they fell.
 
         Raises `NotFound`.
         """
-        record = await self._client.frontend.record(self._client.namespace, self.id, self._pinned)
+        record = await self._client.reach("handle.history()").record(self._client.namespace, self.id, self._pinned)
         return entries_of(record, notes=notes)
 
     def __repr__(self) -> str:

@@ -4,18 +4,24 @@ Authors write seconds, timedeltas and exception classes; commands hold integer m
 """
 
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypedDict, cast
+from typing import Any, Final, Literal, TypedDict, TypeVar, cast
 
 from perdure.core.commands import ScheduleActivity
 from perdure.core.errors import InvalidArgument
 from perdure.core.events import OnCancel
-from perdure.core.ids import fault_of_id
+from perdure.core.ids import fault_of_id, is_plain
 from perdure.core.retry import RetryPolicy, retry_delay
+from perdure.core.texts import REASON_CHARS_MAX, fault_of_text
 from perdure.sdk.duration import Duration, bound, length
 
+_Choice = TypeVar("_Choice", bound=str)
+
 SUMMARY_CHARS_MAX: Final = 1_000
+CLASS_CHARS_MAX: Final = 1_000
+FLOAT_MAX: Final = sys.float_info.max
 PRIORITY_MAX: Final = 1_000
 """Priorities lie between minus this and this."""
 
@@ -46,7 +52,7 @@ class Retry:
             initial=initial,
             factor=_number(self.factor, "Retry.factor", 1.0, math.inf),
             max_interval=max_interval,
-            max_attempts=_whole(self.max_attempts, "Retry.max_attempts", 0, 2**31 - 1),
+            max_attempts=whole(self.max_attempts, "Retry.max_attempts", 0, 2**31 - 1),
             jitter=_number(self.jitter, "Retry.jitter", 0.0, 1.0),
             non_retryable=tuple(item if isinstance(item, str) else item.__name__ for item in classes),
         )
@@ -113,10 +119,26 @@ class WorkflowOptions(TypedDict, total=False):
 
 
 def identifier(value: str, what: str) -> str:
-    """`value` if it can be an id or a name: 1 to 255 bytes of UTF-8 without control characters; else raises `InvalidArgument`."""
+    """`value`, as plain `str`, if it can be an id or a name: 1 to 255 bytes of UTF-8 without control characters; else raises `InvalidArgument`."""
+    if type(value) is str and is_plain(value):
+        return value
     if fault := fault_of_id(value):
-        raise InvalidArgument(f"{what} {fault}: {repr(value)[:100]}")
-    return value
+        raise InvalidArgument(f"{what} {fault}: {_shown(value)}")
+    return str.__str__(value)
+
+
+def free_text(value: object, what: str, chars_max: int) -> str:
+    """`value` as plain `str`, empty for None. Raises `InvalidArgument` for what is no text, too long, or cannot be written as UTF-8."""
+    if value is None:
+        return ""
+    if fault := fault_of_text(value, chars_max):
+        raise InvalidArgument(f"{what} {fault}: {_shown(value)}")
+    return str.__str__(cast("str", value))
+
+
+def reason(value: object) -> str:
+    """Why somebody stops or resumes a run, empty for None; raises `InvalidArgument` past 10,000 characters."""
+    return free_text(value, "reason", REASON_CHARS_MAX)
 
 
 def command_fields(options: CallOptions, base: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -167,22 +189,16 @@ def _field(name: str, value: Any) -> Any:
         case "summary":
             return summary(value)
         case "priority":
-            return _whole(value, name, -PRIORITY_MAX, PRIORITY_MAX)
+            return whole(value, name, -PRIORITY_MAX, PRIORITY_MAX)
         case "on_cancel":
-            return _choice(value, name, ("try", "wait", "abandon"))
+            return choice(value, name, ("try", "wait", "abandon"))
         case _:  # process, local
             return _not_yet(value, name)
 
 
 def summary(value: object) -> str:
     """A few words for people, empty for None; raises `InvalidArgument` past 1,000 characters."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise InvalidArgument(f"summary must be text, not {value!r}")
-    if len(value) > SUMMARY_CHARS_MAX:
-        raise InvalidArgument(f"summary must be at most {SUMMARY_CHARS_MAX:,} characters long, not {len(value):,}")
-    return value
+    return free_text(value, "summary", SUMMARY_CHARS_MAX)
 
 
 def _not_yet(value: object, what: str) -> Literal[False]:
@@ -191,20 +207,31 @@ def _not_yet(value: object, what: str) -> Literal[False]:
     return False
 
 
-def _choice(value: object, what: str, choices: tuple[str, ...]) -> object:
-    if value not in choices:
-        raise InvalidArgument(f"{what} must be one of {', '.join(choices)}, not {value!r}")
-    return value
+def choice(value: object, what: str, choices: tuple[_Choice, ...]) -> _Choice:
+    """The one of `choices` that `value` equals; raises `InvalidArgument` when none does."""
+    for known in choices:
+        if value == known:
+            return known
+    raise InvalidArgument(f"{what} must be one of {', '.join(choices)}, not {_shown(value)}")
 
 
-def _whole(value: object, what: str, lowest: int, highest: int) -> int:
+def whole(value: object, what: str, lowest: int, highest: int) -> int:
+    """`value`, as plain `int`, if it is one (no bool) within these bounds; else raises `InvalidArgument`."""
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-        raise InvalidArgument(f"{what} must be a whole number from {lowest:,} to {highest:,}, not {value!r}")
-    return value
+        raise InvalidArgument(f"{what} must be a whole number from {lowest:,} to {highest:,}, not {_shown(value)}")
+    return int.__int__(value)
+
+
+def _shown(value: object) -> str:
+    """The start of a value's repr, for an error; a class that has none to show must not hide what is wrong with it."""
+    try:
+        return repr(value)[:100]
+    except Exception:  # noqa: BLE001  user code may raise anything here
+        return f"a {type(value).__name__}"
 
 
 def _number(value: object, what: str, lowest: float, highest: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= FLOAT_MAX:  # NaN is not
         raise InvalidArgument(f"{what} must be a finite number, not {value!r}")
     if not lowest <= value <= highest:
         raise InvalidArgument(
@@ -224,7 +251,7 @@ def _classes(given: object) -> tuple[type[BaseException] | str, ...]:
 
 def _class(item: object) -> type[BaseException] | str:
     if isinstance(item, str) and item:
-        return item
+        return free_text(item, "Retry.non_retryable", CLASS_CHARS_MAX)
     if isinstance(item, type) and issubclass(item, BaseException):
         return item
     raise InvalidArgument(f"Retry.non_retryable takes exception classes and names, not {item!r}")

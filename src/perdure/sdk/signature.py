@@ -11,10 +11,13 @@ from typing import Any, Final
 
 from perdure.core.errors import InvalidArgument
 from perdure.core.payload import Payload
+from perdure.core.texts import fault_of_text
 from perdure.sdk.converter import CONVERTER, Converter, read
 from perdure.sdk.hints import Unresolved, awaited, find_hints, resolved
 from perdure.sdk.readers import Reader
 
+NAME_CHARS_MAX: Final = 1_000
+"""Characters of one keyword's name."""
 _CACHED: Final = "__perdure_signatures__"
 
 
@@ -113,7 +116,7 @@ class Signature:
             payloads += [encode(value, f"{label}({self._rest})[{index}]") for index, value in enumerate(rest)]
         named.update(extra)
         return tuple(payloads), {
-            name: encode(value, f"{label}({name})") for name, value in named.items() if value is not _MISSING
+            _name(name, label): encode(value, f"{label}({name})") for name, value in named.items() if value is not _MISSING
         }
 
     def _default(self, name: str) -> Any:
@@ -194,6 +197,13 @@ class Signature:
             hint = resolved(self.hints().get(name, Any), path)
             reader = self._readers[name] = self._converter.reader(hint, path)
         return reader
+
+
+def _name(name: str, label: str) -> str:
+    """A keyword's name as it travels; `**kwargs` takes any text there is."""
+    if fault := fault_of_text(name, NAME_CHARS_MAX):
+        raise InvalidArgument(f"{label} was given a keyword whose name {fault}: {name[:100]!r}")
+    return str.__str__(name)
 
 
 def _binder(parameters: tuple[inspect.Parameter, ...], qualname: str, *, skip_self: bool) -> Callable[..., Any]:

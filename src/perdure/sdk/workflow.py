@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import cached_property, update_wrapper
 from random import Random
-from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Final, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
 from perdure.core.commands import ContinueAsNew
@@ -22,7 +22,7 @@ from perdure.sdk.context import WorkflowContext, current_workflow
 from perdure.sdk.duration import Duration, aware, bound, instant, microseconds
 from perdure.sdk.info import RunInfo
 from perdure.sdk.logger import WORKFLOW_LOGGER, WorkflowLogger
-from perdure.sdk.options import WorkflowOptions, identifier, refuse_unknown, retry_policy
+from perdure.sdk.options import WorkflowOptions, identifier, refuse_unknown, retry_policy, whole
 from perdure.sdk.options import summary as checked_summary
 from perdure.sdk.payloads import CONVERTER, Signature
 from perdure.sdk.saga import Saga
@@ -30,6 +30,9 @@ from perdure.sdk.saga import Saga
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+VERSION_MAX: Final = 2**63 - 1
+"""The largest integer that is sure to be read back wherever JSON is."""
 
 
 class Workflow(Generic[P, R]):
@@ -154,9 +157,10 @@ class WorkflowNamespace:
         Raises `NondeterminismError` when that lies outside [`min`, `max`]: the code for it is gone.
         """
         context = _running("version")
-        identifier(change_id, "change id")
-        if not 0 <= min <= max:
-            raise InvalidArgument(f"version({change_id!r}) needs 0 <= min <= max, not {min} and {max}")
+        change_id = identifier(change_id, "change id")
+        min, max = (whole(bound, f"version({change_id!r})", 0, VERSION_MAX) for bound in (min, max))
+        if min > max:
+            raise InvalidArgument(f"version({change_id!r}) needs min <= max, not {min} and {max}")
         taken = context.version(change_id, min, max)
         if not min <= taken <= max:
             raise NondeterminismError(f"the run took version {taken} of {change_id!r}; this code knows {min} to {max}")

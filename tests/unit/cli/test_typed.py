@@ -23,6 +23,13 @@ def test_what_is_no_json_is_refused(text: str) -> None:
     assert len(str(told.value)) < 250
 
 
+def test_json_as_deep_as_the_sdk_takes_it() -> None:
+    """Two hundred levels: what goes past the sdk's encoder keeps its bound."""
+    assert len(payloads(["[" * 200 + "]" * 200])) == 1
+    with pytest.raises(InvalidArgument, match="nested deeper than 200 levels"):
+        payloads(["[" * 201 + "]" * 201])
+
+
 def test_a_bare_word_gets_a_hint() -> None:
     """Shells eat quotes, and everybody falls for it once."""
     with pytest.raises(InvalidArgument, match="quotes of its own"):

@@ -6,9 +6,18 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from perdure.core.codec import Unwritable, decode_transition, encode_transition, encode_transitions
-from perdure.core.events import Completed, SignalReceived
+from perdure.core.codec import Unwritable, decode_transition, encode_transition, encode_transitions, is_deeper
+from perdure.core.events import ActivityFailed, CancelRequested, Completed, SignalReceived, VersionMarked
+from perdure.core.failure import Failure
 from perdure.core.transition import RunChange, Transition
+
+
+class Text(str):
+    __slots__ = ()
+
+
+def one(event) -> Transition:
+    return Transition(workflow_id="a", runs=(RunChange(run_id="r", events=(event,)),))
 
 
 def signal(text: bytes, workflow: str = "a") -> Transition:
@@ -38,14 +47,19 @@ def test_newlines_between_tokens_are_taken_out(text) -> None:
         signal(b"{"),
         signal(b'"a\nb"'),
         signal(b'"a\x01b"'),
+        signal(b"[" * 301 + b"]" * 301),
         signal(b"[" * 5000 + b"]" * 5000),
+        signal(b"[" * 100_000 + b"]" * 100_000),
         signal(b"1", "\ud800"),
+        *(one(CancelRequested(id=2, time=1, reason=reason)) for reason in (404, "\ud800", Text("x"), ValueError("x"))),
+        *(one(VersionMarked(id=2, time=1, at=1, based_on=1, change_id="c", version=version)) for version in (True, 1.5)),
+        one(ActivityFailed(id=2, time=1, command=1, failure=Failure(type="E", kind="bogus"))),
         Transition(
             workflow_id="a", runs=(RunChange(run_id="r", events=(Completed(id=2, time=1, at=1, based_on=1, result=Raw(b"")),)),)
         ),
     ],
 )
-def test_what_is_no_json_is_told_apart_in_a_batch(transition) -> None:
+def test_what_could_not_be_read_back_is_told_apart_in_a_batch(transition) -> None:
     """The one at fault gets the reason, its neighbours their text."""
     with pytest.raises(Unwritable):
         encode_transition(transition)
@@ -72,3 +86,21 @@ def test_other_text_is_no_transition() -> None:
     """Decoding checks."""
     with pytest.raises(msgspec.DecodeError):
         decode_transition(b'{"workflow_id":1}')
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [
+        (b"[" * 5 + b"]" * 5, 5),
+        (b'{"a":[' * 3 + b"]}" * 3, 6),
+        (b'["[[[[[[","\\"[[[[[[","\\\\",[1],[2],{},{"]":[]}]', 3),
+        (b"[[],[[]],[[],[]],{}]", 3),
+        (b"[[[[" + b'"]]]]",' * 9 + b"[]]]]]", 5),
+        (b'"[[["', 0),
+    ],
+)
+def test_depth_is_of_containers_alone(text, depth) -> None:
+    """Brackets in strings are text, however they are escaped."""
+    json.loads(text)
+    assert not is_deeper(text, depth)
+    assert depth == 0 or is_deeper(text, depth - 1)

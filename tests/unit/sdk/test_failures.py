@@ -407,3 +407,40 @@ def test_endless_recursion_has_a_short_traceback() -> None:
     assert len(failure.traceback) < 20_000
     assert "in deeper" in failure.traceback
     assert "in deeper" in "".join(traceback.format_exception(to_exception(failure)))
+
+
+@pytest.mark.parametrize("cls", [ActivityError, ChildWorkflowError])
+def test_odd_fields_of_an_error_authors_raise_can_be_written_all_the_same(cls: Any) -> None:
+    """Each by itself: what is well beside them stays."""
+    odd = to_failure(cls("m", name=404, attempts=True, kind="bogus"))
+    assert (odd.name, odd.attempts, odd.kind) == ("", 0, "error")
+    well = to_failure(cls("m", name="n", attempts=2**40, kind=["lost"]))
+    assert (well.name, well.attempts, well.kind) == ("n", 0, "error")
+    assert to_failure(cls("m", name="n", attempts=3, kind="lost")).kind == "lost"
+
+
+@pytest.mark.parametrize("delay", [1e12, 2**70])
+def test_a_delay_asked_for_is_a_year_at_most(delay: float) -> None:
+    """As every other delay; one that became nonsense later is none."""
+    assert to_failure(ApplicationError("m", next_retry_delay=delay)).next_retry_delay == 365 * 86_400_000_000
+    later = ApplicationError("m")
+    later.next_retry_delay = -5
+    assert to_failure(later).next_retry_delay == -1
+
+
+def test_a_group_keeps_its_members_whatever_their_contexts_are() -> None:
+    """A task group whose body raised has that error for its context, and members may have each other."""
+
+    async def body() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(0))
+            raise ValueError("x")
+
+    with pytest.raises(ExceptionGroup) as told:
+        asyncio.run(body())
+    again = to_exception(to_failure(told.value))
+    assert isinstance(again, ExceptionGroup)
+    assert [type(part) for part in again.exceptions] == [ValueError]
+    first, second = KeyError("a"), KeyError("b")
+    first.__context__ = second
+    assert len(to_failure(ExceptionGroup("both", [first, second])).parts) == 2

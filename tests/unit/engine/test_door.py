@@ -1,0 +1,64 @@
+"""What a client's request may hold, whoever sent it."""
+
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from perdure.core.errors import InvalidArgument
+from perdure.core.requests import RequestCancel, ResumeWorkflow, SignalBody, SignalWorkflow, StartWorkflow, TerminateWorkflow
+from perdure.engine.door import check
+
+ODD = (404, "\ud800", None, type("Text", (str,), {})("x"))
+
+
+def start(**fields: Any) -> StartWorkflow:
+    known: dict[str, Any] = {"workflow_id": "w", "workflow_type": "t", "run_id": "r", "seed": 1, "request_id": "q"}
+    return StartWorkflow(**known | fields)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        *(
+            (StartWorkflow, name)
+            for name in ("workflow_id", "namespace", "workflow_type", "run_id", "request_id", "queue", "origin")
+        ),
+        *(
+            (kind, name)
+            for kind in (RequestCancel, TerminateWorkflow)
+            for name in ("workflow_id", "run_id", "reason", "request_id")
+        ),
+        *((ResumeWorkflow, name) for name in ("workflow_id", "run_id", "reason")),
+    ],
+)
+def test_text_that_could_not_be_read_back_is_refused(kind: Any, field: str, odd: Any) -> None:
+    """In every field of every request, before anything is written."""
+    make = start if kind is StartWorkflow else kind
+    with pytest.raises(InvalidArgument):
+        check(make(**{"workflow_id": "w"} | {field: odd}))
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_so_it_is_further_inside(odd: Any) -> None:
+    """Names of signals, memos and keywords; numbers that are none."""
+    one = Raw(b"1")
+    bodies = (SignalBody(name=odd, signal_id="i"), SignalBody(name="s", signal_id=odd))
+    keyworded = SignalBody(name="s", signal_id="i", keywords={odd: one})
+    for body in (*bodies, keyworded):
+        for request in (SignalWorkflow(workflow_id="w", signal=body), start(signal=body)):
+            with pytest.raises(InvalidArgument):
+                check(request)
+    for fields in ({"memo": {odd: one}}, {"keywords": {odd: one}}, {"timeout": True}, {"timeout": 1.5}, {"seed": "1"}):
+        with pytest.raises(InvalidArgument):
+            check(start(**fields))
+
+
+def test_what_is_well_passes() -> None:
+    """With all there is to say, and with as little as can be; a reason has its bound."""
+    check(start(memo={"a": Raw(b"1")}, keywords={"é b": Raw(b"1")}, timeout=5, signal=SignalBody(name="s", signal_id="i")))
+    check(RequestCancel(workflow_id="w"))
+    check(TerminateWorkflow(workflow_id="w", reason="é" * 10_000, run_id="r", request_id="q"))
+    with pytest.raises(InvalidArgument, match="10,000"):
+        check(ResumeWorkflow(workflow_id="w", reason="x" * 10_001))
