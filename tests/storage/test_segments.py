@@ -255,3 +255,14 @@ def test_a_closed_store_takes_no_writes(bench) -> None:
         await bench.store(files).open()
 
     open_store(bench, files, proof)
+
+
+def test_opening_tells_the_clock_what_time_has_been_reached(bench, monkeypatch) -> None:
+    """The latest time in the journal, whichever run and kind of entry it is of."""
+    files = bench.files()
+    bench.write(files, [[bench.transition("a", number)] for number in (1, 2, 3)] + [[bench.transition("b", 1)]])
+    told = []
+    store = bench.store(files)
+    monkeypatch.setattr(store._clock, "not_before", told.append)
+    asyncio.run(store.open())
+    assert told == [3] == [store.recovery.newest]

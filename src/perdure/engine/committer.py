@@ -63,7 +63,7 @@ class Committer:
 
     def append(self, entry: Entry) -> None:
         """Queue an entry behind everything queued before."""
-        if self.fault is not None or (self._stopping and self._task is not None and self._task.done()):
+        if self.fault is not None or (self._task is not None and self._task.done()):
             _call(entry, _unavailable(self.fault))
             return
         self._queue.append(entry)
