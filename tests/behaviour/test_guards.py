@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +143,46 @@ async def test_a_workflow_that_blocks_is_named(house, caplog) -> None:
     text = "\n".join(record.getMessage() for record in caplog.records)
     assert "spinner" in text
     assert Path(__file__).name in text
+
+
+NODE: dict[str, Any] = {}
+
+REACHING: dict[str, Callable[[], Awaitable[Any]]] = {
+    "client.start()": lambda: NODE["app"].client.start(fine_after(), id="other"),
+    "client.execute()": lambda: NODE["app"].client.execute(fine_after(), id="other"),
+    "client.signal_with_start()": lambda: NODE["app"].client.signal_with_start(fine_after(), "s", id="other"),
+    "client.list()": lambda: NODE["app"].client.list(limit=5),
+    "client.count()": lambda: NODE["app"].client.count(type="x"),
+    "handle.result()": lambda: NODE["app"].client.handle("g").result(),
+    "handle.signal()": lambda: NODE["app"].client.handle("g").signal("s"),
+    "handle.cancel()": lambda: NODE["app"].client.handle("g").cancel(),
+    "handle.terminate()": lambda: NODE["app"].client.handle("g").terminate(),
+    "handle.resume()": lambda: NODE["app"].client.handle("g").resume(),
+    "handle.describe()": lambda: NODE["app"].client.handle("g").describe(),
+    "handle.history()": lambda: NODE["app"].client.handle("g").history(),
+}
+
+
+@workflow(name="guarded")
+async def reaches_out(what: str, *, catch: bool) -> str:
+    await step()
+    try:
+        await REACHING[what]()
+    except Exception:
+        if not catch:
+            raise
+    return "got away"
+
+
+@pytest.mark.parametrize("catch", [False, True], ids=["raised", "caught"])
+@pytest.mark.parametrize("what", REACHING)
+async def test_the_client_is_none_of_a_workflow(house, t, what: str, catch: bool) -> None:
+    """Named with its line, and nothing is started; the mended build completes the run."""
+    async with house(reaches_out, fine_after, step, build_id="bad") as app:
+        NODE["app"] = app
+        handle = await app.client.start(reaches_out(what, catch=catch), id="g")
+        said = (await t.status(app, handle, "quarantined")).pending[0].state
+        assert f"{what} is not allowed in workflow code ({__file__}:" in said
+        assert await app.client.count() == 1
+    async with house(mended, step, build_id="good") as app:
+        assert await app.client.handle("g").result() == "mended"

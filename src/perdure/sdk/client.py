@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mappin
 from datetime import datetime
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
-from perdure.core.errors import InvalidArgument
+from perdure.core.errors import InvalidArgument, NondeterminismError
 from perdure.core.payload import Payload
 from perdure.core.replies import RunStarted, Status
 from perdure.core.requests import OnConflict, Reuse, SignalBody, StartWorkflow
@@ -124,9 +124,9 @@ class Client:
         return await self._start("client.start()", workflow, args, options)
 
     async def _start(self, call: str, workflow: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Handle[Any]:
-        frontend = self.reach(call)
+        _refuse_start(call, workflow)
         request, definition = self._start_request(workflow, args, **options)
-        reply: RunStarted = await frontend.call(request)
+        reply: RunStarted = await self.frontend.call(request)
         return Handle(self, request.workflow_id, None, definition, started=reply.run_id)
 
     @overload
@@ -180,7 +180,7 @@ class Client:
         **options: Unpack[RunOptions],
     ) -> Handle[R]:
         """Signal the open run of `id`, or start one whose first message it is. A remembered `signal_id` starts and signals nothing."""
-        refuse_in_workflow("client.signal_with_start()")
+        _refuse_start("client.signal_with_start()", call)
         body = self.signal_body(signal, value, signal_id)
         given: dict[str, Any] = {**options, "id": id, "on_conflict": "attach", "signal": body}
         return await self._start("client.signal_with_start()", call, (), given)
@@ -338,6 +338,15 @@ def _target(workflow: Any, args: tuple[Any, ...]) -> tuple[str, Workflow[..., An
     raise InvalidArgument(f"start takes a workflow call, a workflow or a type name, not {workflow!r}")
 
 
+def _refuse_start(call: str, workflow: Any) -> None:
+    try:
+        refuse_in_workflow(call)
+    except NondeterminismError:
+        if isinstance(workflow, Call):
+            cast("Any", workflow).close()  # nobody forgot to await it
+        raise
+
+
 def _memo(memo: object) -> dict[str, Payload]:
     if not isinstance(memo, Mapping):
         raise InvalidArgument(f"memo must be a mapping of names to values, not a {type(memo).__name__}")
@@ -351,7 +360,7 @@ def _filter(
     names: Any = () if status is None else (status,) if isinstance(status, str) else status
     if not isinstance(names, Iterable):
         raise InvalidArgument(f"status must be one of {', '.join(STATUSES)} or several of them, not {status!r}")
-    statuses = tuple(choice(name, "status", STATUSES) for name in cast("Iterable[object]", names))
+    statuses: tuple[Any, ...] = tuple(choice(name, "status", STATUSES) for name in cast("Iterable[object]", names))
     return RunFilter(
         namespace=namespace,
         type=identifier(type, "workflow type") if type else "",

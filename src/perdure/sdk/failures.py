@@ -155,7 +155,10 @@ def _step(exc: Any) -> tuple[FailureKind, str, int]:
 
 def _kind(kind: object) -> FailureKind:
     """One that can be read back: authors may raise these classes with whatever they like."""
-    return next((known for known in _KINDS if known == kind), "error")
+    for known in _KINDS:
+        if known == kind:
+            return known
+    return "error"
 
 
 def _count(attempts: object) -> int:

@@ -181,3 +181,10 @@ def test_summary():
     assert summary(None) == ""
     assert summary("wait\nfor it") == "wait\nfor it"
     assert len(summary("ö" * 1_000)) == 1_000
+
+
+def test_text_that_cannot_be_written_is_refused_where_it_is_given():
+    """A lone surrogate, as file names may hold: in the call, not in a report nobody waits for."""
+    for give in (lambda: summary("\ud800"), lambda: Retry(non_retryable=("\ud800",)), lambda: identifier("\ud800", "id")):
+        with pytest.raises(InvalidArgument, match="lone surrogate"):
+            give()

@@ -392,3 +392,12 @@ def test_verbs_outside_a_workflow():
     for verb in verbs:
         with pytest.raises(OutsideContext, match="in workflow code"):
             verb()
+
+
+@pytest.mark.parametrize("odd", [True, 1.5, "1", None, 2**70, -1])
+def test_versions_are_whole_numbers(scripted, odd):
+    """Nothing else is asked of the run: it would be written down."""
+    for low, high in ((0, odd), (odd, 3)):
+        with pytest.raises(InvalidArgument, match="whole number"):
+            in_run(scripted, lambda low=low, high=high: workflow.version("tax", low, high))
+    assert scripted.asked == []
