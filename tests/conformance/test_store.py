@@ -168,6 +168,7 @@ def test_a_payload_with_newlines_is_kept_as_the_same_value(prove, text: bytes) -
 @pytest.mark.parametrize(
     "poison", [b"{", b'"a\nb"', b'{"a":}', b"nan", b'1}],"x":[{', b"[" * 100_000 + b"]" * 100_000, b'"\x00"']
 )
+@pytest.mark.scenario(41)
 def test_poison_is_refused_alone(prove, poison: bytes) -> None:
     """A payload that is no JSON is refused with all that follows it under its id; the rest of the group is kept and can be read."""
 

@@ -156,6 +156,28 @@ async def sweep(app: Any, length: str) -> None:
     say(f"length {(await app.client.handle('swept').describe()).history_length}")
 
 
+def die_at_line(number: int) -> list[int]:
+    """SIGKILL when the workflow's own code reaches its `number`-th line, counted over the whole life; what is returned counts them."""
+    ours = {fulfil.fn.__code__, sees_it_through.fn.__code__}
+    reached = [0]
+
+    def line(frame: Any, event: str, _argument: Any) -> Any:
+        if event == "line":
+            reached[0] += 1
+            if reached[0] == number:
+                signal.raise_signal(signal.SIGKILL)  # no guard of workflow code knows it
+        return line
+
+    sys.settrace(lambda frame, _event, _argument: line if frame.f_code in ours else None)
+    return reached
+
+
+async def lines(app: Any, number: str) -> None:
+    reached = die_at_line(int(number))
+    say(await order(app, "swept", ok=False))
+    say(f"lines {reached[0]}")
+
+
 async def many(app: Any, count: str, seed: str, share: str) -> None:
     global FAIL_FIRST, SHARE
     FAIL_FIRST, SHARE = random.Random(int(seed) + os.getpid()), float(share)
@@ -193,7 +215,7 @@ async def sleeps(app: Any) -> None:
     await asyncio.Event().wait()
 
 
-MODES = {"sweep": sweep, "many": many, "starts": starts, "signals": signals, "pays": pays, "sleeps": sleeps}
+MODES = {"sweep": sweep, "lines": lines, "many": many, "starts": starts, "signals": signals, "pays": pays, "sleeps": sleeps}
 
 
 async def main(data: str, mode: str, *arguments: str) -> None:

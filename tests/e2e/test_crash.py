@@ -128,6 +128,24 @@ def test_killed_after_every_event(tmp_path: Path) -> None:
     assert killed >= length - 3  # events that come in one commit die together; a few lengths may not occur in another order
 
 
+@pytest.mark.slow
+@pytest.mark.rule("O10")
+def test_killed_at_every_line_of_the_workflow(tmp_path: Path) -> None:
+    """The process dies the moment the workflow's code reaches each of its lines in turn; it always ends as it must."""
+    whole = Place(tmp_path / "whole")
+    done = whole.run("lines", "0")
+    assert done.returncode == 0, done.stderr
+    count = int(done.stdout.split()[-1])
+    assert count >= 10
+    for n in range(1, count + 1):
+        place = Place(tmp_path / f"at-{n}")
+        assert place.run("lines", str(n)).returncode == -signal.SIGKILL, f"line {n}"
+        again = place.run("lines", "0")
+        assert again.stdout.splitlines()[:1] == ["swept refunded"], f"line {n}: {again.stderr}"
+        assert set(place.effects().values()) == {1}, f"line {n}"
+        assert place.effects() == whole.effects(), f"line {n}"
+
+
 # ------------------------------------------------------------------------------------------------------------- at random
 
 

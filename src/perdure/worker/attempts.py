@@ -30,7 +30,7 @@ CUT_S: Final = 5.0
 """So long may an activity that was cut short take to end."""
 
 BEAT_EVERY_US: Final = 200_000
-"""Heartbeats closer together than this are merged."""
+"""Heartbeats closer together than this, or than a quarter of the activity's own heartbeat bound, are merged."""
 
 
 class Attempt:
@@ -38,6 +38,7 @@ class Attempt:
 
     __slots__ = (
         "_beat_at",
+        "_beat_every",
         "_beat_timer",
         "_beat_waits",
         "_frontend",
@@ -64,6 +65,8 @@ class Attempt:
         self._loop = loop
         self._stopping = stopping
         self._beat_at = 0
+        bound = claim.scheduled.heartbeat
+        self._beat_every = min(BEAT_EVERY_US, bound // 4) if bound else BEAT_EVERY_US
         self._beat_timer: asyncio.TimerHandle | None = None
         self._beat_waits: Payload | None = None
         """Details not yet sent. Set on any thread, sent on the loop's."""
@@ -121,7 +124,7 @@ class Attempt:
     def _beat(self) -> None:
         if self._beat_waits is None or self._beat_timer is not None:
             return
-        pause = self._beat_at + BEAT_EVERY_US - self._frontend.now()
+        pause = self._beat_at + self._beat_every - self._frontend.now()
         if pause <= 0:
             self._send_waiting()
         else:
