@@ -149,8 +149,9 @@ def test_killed_at_every_line_of_the_workflow(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------- at random
 
 
-def killed_at_random(place: Place, orders: int, seed: int, record_property: Any) -> tuple[int, int]:
-    """Orders under fire. Returns how many kills there were and how many duplicates the ledger absorbed."""
+def killed_at_random(place: Place, orders: int, seed: int, record_property: Any, kills_min: int = 2) -> tuple[int, int]:
+    """Orders under fire, more of them until there were kills enough. Returns how many orders there were, and how many duplicates the
+    ledger absorbed."""
     record_property("seed", seed)
     chance = random.Random(seed)
     kills = 0
@@ -162,7 +163,9 @@ def killed_at_random(place: Place, orders: int, seed: int, record_property: Any)
             assert process.stdout.readline().strip() == "up"
             process.wait(timeout=chance.uniform(0.3, 0.7) if kills < 8 else 60)
             assert process.returncode == 0
-            break
+            if kills >= kills_min:
+                break
+            orders += 60  # a fast machine was done before it could be killed
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -176,7 +179,7 @@ def killed_at_random(place: Place, orders: int, seed: int, record_property: Any)
         if n % 4 == 0:
             expected[("refund", f"order-{n}")] += 1
     assert place.effects() == expected
-    return kills, place.absorbed()
+    return orders, place.absorbed()
 
 
 @pytest.mark.rule("F18")
@@ -184,26 +187,24 @@ def killed_at_random(place: Place, orders: int, seed: int, record_property: Any)
 @pytest.mark.rule("F19")
 def test_killed_at_random(place: Place, record_property) -> None:
     """A few orders, killed now and then, a third of first deliveries answered with an error: effects exactly once, duplicates absorbed."""
-    kills, absorbed = killed_at_random(place, 60, 20_240_517, record_property)
-    assert kills >= 2
+    orders, absorbed = killed_at_random(place, 60, 20_240_517, record_property)
     assert absorbed >= 1
 
     async def judge(app: Any) -> None:
         await check_replays(app)
-        assert await app.client.count(status="completed") == 60
+        assert await app.client.count(status="completed") == orders
 
     asyncio.run(opened(place, judge))
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("PERDURE_LONG"), reason="by hand: PERDURE_LONG=1")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(30))
 @pytest.mark.timeout(300)
 @pytest.mark.rule("F14")
 def test_killed_at_random_for_long(place: Place, record_property, seed: int) -> None:
-    """More orders, more kills."""
-    kills, absorbed = killed_at_random(place, 300, seed, record_property)
-    assert kills >= 1
+    """Thirty times as many orders, each time with more kills."""
+    _, absorbed = killed_at_random(place, 120, seed, record_property, kills_min=3)
     assert absorbed >= 1
 
 
