@@ -203,7 +203,8 @@ class EngineFrontend:
     def send(self, request: AnyRequest, answer: Answer) -> None:
         """Bring a request to its owner; see `ports.Frontend.send`."""
         try:
-            self._check_running()
+            if self._stopped or self.fault is not None or not self._owners:
+                self._check_running()
             if type(request) in _CLIENT:
                 door.check(request)
         except PerdureError as error:
