@@ -183,6 +183,7 @@ class ReplayedRunner:
 
 @pytest.mark.rule("F2")
 @pytest.mark.rule("F10")
+@pytest.mark.scenario(18)
 @pytest.mark.scenario(19)
 @pytest.mark.parametrize("block", range(4))
 def test_every_history_of_a_life_replays_through_real_code(block: int, record_property: Any) -> None:
