@@ -1,0 +1,53 @@
+"""Records histories of today's version into `golden/`: `python tests/replay/record.py VERSION`. Run once for a release, never over again."""
+
+import asyncio
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import workflows as code  # type: ignore[import-not-found]
+
+import perdure
+from perdure.errors import PerdureError
+from perdure.store.export import lines_of
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+async def record(directory: str) -> list[bytes]:
+    async with perdure.embedded(directory) as app:
+        app.register(*code.EVERYTHING)
+        client = app.client
+        order = await client.start(code.golden_order(code.Order("42", 999)), id="order")
+        await order.signal("approve", True, signal_id="a")
+        chain = await client.signal_with_start(code.golden_chain(2), "go", "1", id="chain", signal_id="g1")
+        await chain.signal("go", "2", signal_id="g2")
+        await chain.signal("go", "3", signal_id="g3")
+        cancelled = await client.start(code.golden_cancelled(), id="cancelled")
+        await cancelled.cancel("enough")
+        late = await client.start(code.golden_waits(), id="late", timeout=0.01)
+        ended = await client.start(code.golden_waits(), id="terminated")
+        await ended.terminate("by hand")
+        for handle in (
+            order,
+            chain,
+            cancelled,
+            late,
+            ended,
+            await client.start(code.golden_faults(), id="faults"),
+            await client.start(code.golden_failed(), id="failed"),
+        ):
+            with suppress(PerdureError):
+                await handle.result()
+        lines: list[bytes] = []
+        for run in [run async for run in client.list()]:
+            lines += lines_of("default", await app.frontend.record("default", run.workflow_id, run.run_id))
+        return lines
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        target = GOLDEN / f"{sys.argv[1]}.jsonl"
+        assert not target.exists(), f"{target} is there: what was recorded stays"
+        target.write_bytes(b"".join(asyncio.run(record(scratch))))
