@@ -15,6 +15,7 @@ from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
 from perdure.runtime.files import LocalFiles
 from perdure.sdk.client import Client
+from perdure.sdk.context import refuse_in_workflow
 from perdure.sdk.options import identifier
 from perdure.sdk.registry import Registry
 from perdure.store.journal.store import JournalStore
@@ -99,6 +100,7 @@ class Node:
         A start that is under way is awaited. Once begun it goes on to its end, also when whoever awaits this is cancelled; a second
         call waits for that end.
         """
+        refuse_in_workflow("node.stop()")
         if self._stop is None or self._stop.done():
             self._stop = asyncio.get_running_loop().create_task(self._stop_in_order(), name="perdure stop")
         await asyncio.shield(self._stop)
@@ -122,6 +124,7 @@ class Node:
 
     async def failed(self) -> BaseException:
         """Wait until this node can write nothing more (a failed fsync, say) and return why. It must then be stopped."""
+        refuse_in_workflow("node.failed()")
         await self.frontend.fenced.wait()
         assert self.frontend.fault is not None
         return self.frontend.fault

@@ -227,7 +227,7 @@ class Attempts:
             args, kwargs = signature.unbind(scheduled.input, scheduled.keywords)
             called = True
             fn: Any = definition.fn
-            result = await fn(*args, **kwargs) if definition.is_async else await self._on_thread(fn, args, kwargs)
+            result = await fn(*args, **kwargs) if definition.is_async else await self._on_thread(attempt, fn, args, kwargs)
             called = False
             payload = signature.encode_result(result, f"result of {definition.name}")
             fact = ActivitySucceeded(command=scheduled.id, attempt=claim.attempt, token=claim.token, result=payload)
@@ -253,7 +253,7 @@ class Attempts:
         if self._running.pop(attempt.claim.token, None) is not None:
             self._ended(attempt, fact)
 
-    async def _on_thread(self, fn: Any, args: Any, kwargs: Any) -> Any:
+    async def _on_thread(self, attempt: Attempt, fn: Any, args: Any, kwargs: Any) -> Any:
         if self._threads is None:
             self._threads = DaemonThreads(self._limit)
         context = contextvars.copy_context()
@@ -265,7 +265,13 @@ class Attempts:
             finally:
                 del outcome  # the exception holds this frame
         result = outcome.result
-        return await result if inspect.isawaitable(result) else result
+        if not inspect.isawaitable(result):
+            return result
+        # A plain function around an async one: from here on it runs on the loop, and hears of its cancel as any async one does.
+        attempt.is_async = True
+        if attempt.cancelled and attempt.task is not None:
+            attempt.task.cancel()
+        return await result
 
     async def stop(self, grace: float) -> None:
         """Wait up to `grace` seconds for what runs, then cancel it and wait up to `CUT_S` for that; what still runs then is left behind.
@@ -286,8 +292,8 @@ class Attempts:
             _, deaf = await asyncio.wait(left, timeout=CUT_S)
             _name_left(on_threads, "run on threads, which cannot be stopped, and")
             _name_left([attempts[task].name for task in deaf], "ignore being cancelled and")
-            for task in deaf:
-                self._end(attempts[task], _cut_short(attempts[task].claim))
+        for attempt in list(self._running.values()):  # the deaf, and those cut before their first step, whose tasks never ran
+            self._end(attempt, _cut_short(attempt.claim))
         if self._threads is not None:
             self._threads.shutdown(wait=False)
 

@@ -48,8 +48,8 @@ class DaemonThreads(Executor):
             if self._idle:
                 self._idle -= 1
             elif self._count < self._limit:
-                self._count += 1
-                Thread(target=self._run, name=f"perdure-activity-{self._count}", daemon=True).start()
+                Thread(target=self._run, name=f"perdure-activity-{self._count + 1}", daemon=True).start()
+                self._count += 1  # only now: a thread the system refused takes no place
             self._work.put((future, lambda: fn(*args, **kwargs)))
         return future
 

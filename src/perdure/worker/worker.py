@@ -55,6 +55,7 @@ class TaskWorker:
         self._unknown: set[str] = set()
         self._started = False
         self._stopped = False
+        self._stop: asyncio.Task[None] | None = None
         self.decider = Decider(
             frontend,
             chance,
@@ -105,11 +106,18 @@ class TaskWorker:
             credits = 0  # one count for all queues
 
     async def stop(self, grace: float = 30.0) -> None:
-        """Take nothing more, let activities end for up to `grace` seconds, then cut them short. Idempotent."""
-        if self._stopped or not self._started:
-            self._stopped = True
-            return
+        """Take nothing more, let activities end for up to `grace` seconds, then cut them short. Idempotent.
+
+        Once begun it goes on to its end, also when whoever awaits this is cancelled; a second call waits for that end.
+        """
         self._stopped = True
+        if not self._started:
+            return
+        if self._stop is None:
+            self._stop = asyncio.get_running_loop().create_task(self._stop_in_order(grace), name="perdure worker stop")
+        await asyncio.shield(self._stop)
+
+    async def _stop_in_order(self, grace: float) -> None:
         for line in (*self._workflow_lines, *self._activity_lines):
             line.cancel()
         await self._attempts.stop(grace)
