@@ -22,7 +22,7 @@ from perdure.sdk.context import WorkflowContext, current_workflow
 from perdure.sdk.duration import Duration, aware, bound, instant, microseconds
 from perdure.sdk.info import RunInfo
 from perdure.sdk.logger import WORKFLOW_LOGGER, WorkflowLogger
-from perdure.sdk.options import WorkflowOptions, identifier, refuse_unknown, retry_policy, whole
+from perdure.sdk.options import WorkflowOptions, identifier, refuse_unknown, whole
 from perdure.sdk.options import summary as checked_summary
 from perdure.sdk.payloads import CONVERTER, Signature
 from perdure.sdk.saga import Saga
@@ -56,7 +56,11 @@ class Workflow(Generic[P, R]):
         self.name = identifier(fn.__name__ if name is None else name, "workflow name")
         self.queue = "" if queue is None else identifier(queue, "queue")
         self.timeout = bound(options.get("timeout"), "timeout")
-        self.retry = retry_policy(options.get("retry"))
+        if options.get("retry") is not None:
+            raise InvalidArgument(
+                "a retry of whole workflows is not available in this version: retry in the code, or its activities"
+            )
+        self.retry = None
 
     @cached_property
     def signature(self) -> Signature:
