@@ -304,11 +304,3 @@ class Frontend(Protocol):
     def now(self) -> int:
         """The owner's time, as well as this side can know it."""
         ...
-
-
-class Service(Protocol):
-    """Anything long-lived: `start` once, `stop` any number of times; `stop` returns when nothing of it runs any more."""
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...

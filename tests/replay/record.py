@@ -1,4 +1,7 @@
-"""Records histories of today's version into `golden/`: `python tests/replay/record.py VERSION`. Run once for a release, never over again."""
+"""Records histories of today's version into `golden/`: `python tests/replay/record.py VERSION`. Run once for a release, never over again.
+
+Without traceback texts: they name files of the machine that recorded, and replay never looks at them.
+"""
 
 import asyncio
 import sys
@@ -10,6 +13,7 @@ import workflows as code  # type: ignore[import-not-found]
 
 import perdure
 from perdure.errors import PerdureError
+from perdure.sdk import tracebacks
 from perdure.store.export import lines_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -47,7 +51,7 @@ async def record(directory: str) -> list[bytes]:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, tracebacks.left_out():
         target = GOLDEN / f"{sys.argv[1]}.jsonl"
         assert not target.exists(), f"{target} is there: what was recorded stays"
         target.write_bytes(b"".join(asyncio.run(record(scratch))))

@@ -395,8 +395,6 @@ EngineEvent: TypeAlias = Terminated | TimedOut
 
 AnyEvent: TypeAlias = InputEvent | RecordedCommand | EngineEvent
 
-History: TypeAlias = list[AnyEvent]
-
 CLOSING: Final = (Completed, Failed, Cancelled, ContinuedAsNew, Terminated, TimedOut)
 CLOSING_KINDS: Final = frozenset[type](CLOSING)
 """Kinds of events after which a history has no other."""

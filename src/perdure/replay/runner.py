@@ -44,7 +44,7 @@ class Runner:
     """One run, warm. `length` is the number of the last event held; every input up to it has been fed unless the code has continued
     as new. Raises `Mismatch`, `OldBuild` or `Stale` when it cannot go on; it must then be thrown away (`close`)."""
 
-    __slots__ = ("_cancel_reason", "_main", "_strict", "context", "decided", "ending", "fed", "length", "matcher")
+    __slots__ = ("_cancel_reason", "_main", "context", "decided", "ending", "fed", "length", "matcher")
 
     def __init__(
         self, definition: Definition, namespace: str, workflow_id: str, started: ev.Started, *, strict: bool = False

@@ -361,19 +361,19 @@ class Wire:
         self._cross(self._home, what, *args)
 
     async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
-        raise NotImplementedError
+        raise NotImplementedError("a worker reads nothing over its wire")
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
-        raise NotImplementedError
+        raise NotImplementedError("a worker reads nothing over its wire")
 
     async def describe(self, namespace: str, workflow_id: str, run_id: str = "") -> Description:
-        raise NotImplementedError
+        raise NotImplementedError("a worker reads nothing over its wire")
 
     async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
-        raise NotImplementedError
+        raise NotImplementedError("a worker reads nothing over its wire")
 
     async def count(self, filter: RunFilter) -> int:
-        raise NotImplementedError
+        raise NotImplementedError("a worker reads nothing over its wire")
 
     def now(self) -> int:
         return self._loop.now + self._skew
