@@ -24,7 +24,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup fmt lint types test test-unit sim demo bench build clean distclean
+.PHONY: help setup fmt lint types test test-unit docs sim demo bench build clean distclean
 
 help: ## List what can be done
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ test: lint types ## Everything that must hold: lint, types, all tests
 
 test-unit: $(DEV_STAMP) ## The quick tests only
 	$(PY) -m pytest tests/unit tests/architecture -m "not slow" $(ARGS)
+
+docs: $(DEV_STAMP) ## Build the documentation into dist/docs
+	$(PY) -m sphinx -W --keep-going -d build/doctrees docs dist/docs $(ARGS)
 
 sim: $(DEV_STAMP) ## A whole node under virtual time and one seed: make sim SEED=8391
 	$(PY) -m perdure sim --seed $(SEED) $(ARGS)
