@@ -15,7 +15,9 @@ html_title = f"perdure {release}"
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-suppress_warnings = ["myst.xref_missing"]  # links out of docs/ (README, examples) are files of the repository, not pages; a test follows them
+suppress_warnings = [
+    "myst.xref_missing"
+]  # links out of docs/ (README, examples) are files of the repository, not pages; a test follows them
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"

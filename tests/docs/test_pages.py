@@ -58,7 +58,18 @@ def test_every_page_is_built(tmp_path: Path) -> None:
     """The site builds, every warning being an error: no page outside the menu, no broken reference."""
     pytest.importorskip("sphinx")
     done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", str(tmp_path / "doctrees"), str(DOCS), str(tmp_path / "html")],
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-q",
+            "-W",
+            "--keep-going",
+            "-d",
+            str(tmp_path / "doctrees"),
+            str(DOCS),
+            str(tmp_path / "html"),
+        ],
         capture_output=True,
         text=True,
         timeout=110,
