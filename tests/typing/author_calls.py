@@ -99,6 +99,12 @@ async def quick(payments: str) -> None:
     assert_type(workflow.is_replaying(), bool)
     assert_type(workflow.info().started_at, datetime)
     assert_type(workflow.info().memo["x"], Any)
+    assert_type(workflow.info().attributes["x"], str | int | float | bool | datetime | list[str])
+    workflow.set_attributes({"a": 1, "b": None, "c": ["x"], "d": datetime.now(UTC)})
+    workflow.set_attributes({"a": b"x"})  # error
+    workflow.set_attributes({1: "x"})  # error
+    workflow.set_details("half way")
+    workflow.set_details(1)  # error
     workflow.logger.info("hello %s", payments, extra={"a": 1})
     async with workflow.saga() as saga:
         saga.add(label("x"))

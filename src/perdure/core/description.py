@@ -44,6 +44,7 @@ class Description(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent: ev.ParentLink | None = None
     history_length: int = 0
     next_run_id: str = ""
+    attribute_datetimes: tuple[str, ...] = ()
 
 
 def describe(state: WorkflowState, run: RunState, now: int) -> Description:
@@ -64,6 +65,7 @@ def describe(state: WorkflowState, run: RunState, now: int) -> Description:
         next_run_id=ended.next_run_id,
         pending=tuple(_pending(run, now)),
         attributes=run.attributes,
+        attribute_datetimes=run.datetimes,
         memo=started.memo,
         details=run.details,
         build_id=run.build_id,

@@ -20,6 +20,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     """More commands in one decision fail the run."""
     decision_bytes_max: int = 16 * 1024 * 1024
     """More payload bytes in one decision fail the run."""
+    attributes_max: int = 100
+    """Attributes of one run: `LimitExceeded`."""
+    attribute_bytes_max: int = 4_096
+    """One attribute's text, or all texts of a list: `LimitExceeded`."""
     remembered_ids_max: int = 10_000
     """Signal and update ids remembered per workflow id; the oldest are forgotten first."""
     remembered_ids_age_s: int = 7 * 86_400

@@ -87,6 +87,9 @@ class RunState(Struct, kw_only=True):
     unseen_signals: list[SignalReceived] = field(default_factory=list[SignalReceived])
     unseen_cancels: list[CancelRequested] = field(default_factory=list[CancelRequested])
     attributes: dict[str, Attribute] = field(default_factory=dict[str, Attribute])
+    """As set so far; never changed in place, it may be the start's own."""
+    datetimes: tuple[str, ...] = ()
+    """Names of the attributes that are datetimes."""
     details: str = ""
     closing: ClosingEvent | Terminated | TimedOut | None = None
     quarantine: Quarantined | None = None

@@ -6,6 +6,10 @@ REASON_CHARS_MAX: Final = 10_000
 """Characters in a cancel's, terminate's or resume's reason."""
 
 
+DETAILS_CHARS_MAX: Final = 20_000
+"""Characters of what a run says of itself (`workflow.set_details`)."""
+
+
 def fault_of_text(value: object, chars_max: int) -> str | None:
     """Why `value` is no text of at most `chars_max` characters that can be written as UTF-8, or None when it is."""
     if not isinstance(value, str):

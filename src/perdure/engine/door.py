@@ -1,10 +1,12 @@
 """What is checked of a client's request before it reaches an owner: every field that would be written down, so that nothing odd ever is."""
 
 from collections.abc import Iterable
+from math import isfinite
 from typing import Any
 
-from perdure.core.errors import InvalidArgument
+from perdure.core.errors import InvalidArgument, LimitExceeded
 from perdure.core.ids import fault_of_id, is_plain
+from perdure.core.limits import LIMITS
 from perdure.core.requests import AnyRequest, SignalBody, SignalWorkflow, StartWorkflow
 from perdure.core.texts import REASON_CHARS_MAX, fault_of_text
 
@@ -44,11 +46,21 @@ def _check_start(request: StartWorkflow) -> None:
         raise InvalidArgument("timeout must not be negative")
     if request.memo or request.attributes or request.keywords or request.attribute_datetimes:
         _check_names("memo key", request.memo)
-        _check_names("attribute", request.attributes)
+        _check_attributes(request.attributes)
         _check_names("attribute", request.attribute_datetimes)
         _check_keywords(request.keywords)
     if request.signal is not None:
         _check_signal(request.signal)
+
+
+def _check_attributes(attributes: dict[str, Any]) -> None:
+    limit = LIMITS.attributes_max
+    if len(attributes) > limit:
+        raise LimitExceeded(f"{len(attributes)} attributes; the limit (attributes_max) is {limit}")
+    _check_names("attribute", attributes)
+    for name, value in attributes.items():
+        if type(value) is float and not isfinite(value):
+            raise InvalidArgument(f"attribute {name!r} must be a finite number")
 
 
 def _check_signal(signal: SignalBody) -> None:

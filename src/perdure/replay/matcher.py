@@ -169,13 +169,16 @@ def _resolved(asked: Asked, places: dict[int, int]) -> Any:
 
 
 def _same_payloads(command: Any, event: Any) -> bool:
-    for field in ("input", "result"):
+    for field in _COMPARED:
         if getattr(command, field, None) != getattr(event, field, None):
             return False
     if hasattr(command, "delay") and command.delay != event.delay:
         return False
     return getattr(command, "keywords", None) == getattr(event, "keywords", None)
 
+
+_COMPARED: Final = ("input", "result", "attributes", "datetimes", "details")
+"""What is compared only when strict, beside keywords and delays."""
 
 _KINDS: dict[type, type] = {
     cm.ScheduleActivity: ev.ActivityScheduled,

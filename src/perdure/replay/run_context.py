@@ -13,11 +13,13 @@ from msgspec.structs import replace
 
 from perdure.core import commands as cm
 from perdure.core.errors import NondeterminismError
-from perdure.core.events import SignalReceived, Started
+from perdure.core.events import Attribute, SignalReceived, Started
+from perdure.core.machine.attributes import merged
 from perdure.core.payload import Payload
 from perdure.replay.handles import LoopTimer
 from perdure.replay.loop import WorkflowLoop
 from perdure.replay.matcher import Asked, Matcher
+from perdure.sdk.attributes import refuse_too_many
 from perdure.sdk.context import ActivityAnswer, WorkflowInfo
 
 
@@ -35,8 +37,10 @@ class RunContext:
     __slots__ = (
         "_random",
         "at",
+        "attributes",
         "changes",
         "covered",
+        "datetimes",
         "definition",
         "history_bytes",
         "loop",
@@ -56,6 +60,8 @@ class RunContext:
         self.matcher = matcher
         self.definition = definition
         self.seed = started.seed
+        self.attributes = started.attributes
+        self.datetimes = started.attribute_datetimes
         self.at = 0
         self.time = started.time
         self.covered = 0
@@ -85,7 +91,8 @@ class RunContext:
             started_at=started.time,
             parent=None if parent is None else (parent.workflow_id, parent.run_id),
             memo=started.memo,
-            attributes=started.attributes,
+            attributes=self.attributes,
+            datetimes=self.datetimes,
             history_length=self.at,
             history_bytes=self.history_bytes,
             continue_as_new_suggested=self.at >= started.limits.history_warn,
@@ -211,6 +218,20 @@ class RunContext:
         result = produce() if recorded is None else recorded.result
         self.matcher.ask(cm.RecordSideEffect(at=self.at, result=result))
         return result
+
+    # ------------------------------------------------------------------------------------------- what others see of it
+
+    def set_attributes(self, attributes: dict[str, Attribute], datetimes: tuple[str, ...]) -> None:
+        command = cm.SetAttributes(at=self.at, attributes=attributes, datetimes=datetimes)
+        after, named = merged(self.attributes, self.datetimes, command)
+        refuse_too_many(len(after), "set_attributes")
+        self.matcher.ask(command)
+        self.attributes, self.datetimes = after, named
+
+    def set_details(self, details: str) -> None:
+        self.matcher.ask(cm.SetDetails(at=self.at, details=details))
+
+    # ---------------------------------------------------------------------------------------------------------- the end
 
     def continue_as_new(self, command: cm.ContinueAsNew) -> NoReturn:
         raise ContinueAsNewRequested(replace(command, at=self.at))

@@ -9,11 +9,12 @@ from perdure.core.payload import Payload
 from perdure.core.replies import RunStarted, Status
 from perdure.core.requests import OnConflict, Reuse, SignalBody, StartWorkflow
 from perdure.ports import Chance, Frontend, RunFilter
+from perdure.sdk.attributes import AttributeValue, written
 from perdure.sdk.call import Call
 from perdure.sdk.context import refuse_in_workflow
 from perdure.sdk.duration import Duration, bound, instant
 from perdure.sdk.handle import Handle
-from perdure.sdk.options import choice, free_text, identifier, whole
+from perdure.sdk.options import PRIORITY_MAX, choice, free_text, identifier, whole
 from perdure.sdk.payloads import CONVERTER
 from perdure.sdk.views import WorkflowSummary, summary_of
 from perdure.sdk.workflow import Workflow
@@ -46,7 +47,9 @@ class RunOptions(TypedDict, total=False):
     reuse: Reuse
     timeout: Duration | None
     memo: Mapping[str, object] | None
+    attributes: Mapping[str, AttributeValue] | None
     origin: str
+    priority: int | None
     request_id: str | None
 
 
@@ -117,7 +120,8 @@ class Client:
         `workflow` is a call (`fulfil(order)`), a workflow with its positional arguments, or a type name with them. `id` is the
         workflow id, a fresh one when left out. `on_conflict` says what an open run of that id means: `fail` raises
         `WorkflowAlreadyStarted`, `attach` gives its handle, `terminate` ends it first. `reuse` says whether the id of a closed run may be
-        used again. `timeout` bounds the run. A start repeated with its `request_id` gets the run it made, open or closed.
+        used again. `timeout` bounds the run. `memo` is for people, `attributes` are for listing; code reads both in
+        `workflow.info()`. `priority` (-1,000 to 1,000): higher goes first. A start repeated with its `request_id` gets the run it made, open or closed.
 
         Raises `WorkflowAlreadyStarted`, `InvalidArgument`, `PayloadTooLarge`, `ResourceExhausted`, `Unavailable`.
         """
@@ -196,13 +200,16 @@ class Client:
         reuse: Reuse = "always",
         timeout: Duration | None = None,
         memo: Mapping[str, object] | None = None,
+        attributes: Mapping[str, AttributeValue] | None = None,
         origin: str = "default",
+        priority: int | None = None,
         request_id: str | None = None,
         signal: SignalBody | None = None,
     ) -> tuple[StartWorkflow, Workflow[..., Any] | None]:
         name, definition, values, keywords = _target(workflow, args)
         chance = self._chance
         own_queue = definition.queue if definition is not None else ""
+        named, datetimes = ({}, ()) if attributes is None else written(attributes, "attributes")
         own_timeout = definition.timeout if definition is not None else 0
         request = StartWorkflow(
             namespace=self.namespace,
@@ -218,7 +225,10 @@ class Client:
             reuse=choice(reuse, "reuse", REUSES),
             timeout=bound(timeout, "timeout") if timeout is not None else own_timeout,
             memo={} if memo is None else _memo(memo),
+            attributes=named,
+            attribute_datetimes=datetimes,
             origin=identifier(origin, "origin"),
+            priority=0 if priority is None else whole(priority, "priority", -PRIORITY_MAX, PRIORITY_MAX),
             signal=signal,
         )
         return request, definition

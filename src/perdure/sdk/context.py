@@ -43,6 +43,8 @@ class WorkflowInfo(Struct, frozen=True, kw_only=True):
     """Workflow id and run id of the parent, if any."""
     memo: dict[str, Payload]
     attributes: dict[str, Attribute]
+    datetimes: tuple[str, ...]
+    """Names of the attributes that are datetimes."""
     history_length: int
     history_bytes: int
     continue_as_new_suggested: bool
@@ -84,6 +86,14 @@ class WorkflowContext(Protocol):
 
     def side_effect(self, produce: Callable[[], Payload]) -> Payload:
         """Call `produce` the first time, record its payload, and give the recorded one on every replay."""
+        ...
+
+    def set_attributes(self, attributes: dict[str, Attribute], datetimes: tuple[str, ...]) -> None:
+        """Merge into the run's attributes; None takes one away. Raises `LimitExceeded` when there would be too many."""
+        ...
+
+    def set_details(self, details: str) -> None:
+        """What the run says of itself from here on."""
         ...
 
     def continue_as_new(self, command: ContinueAsNew) -> NoReturn:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
-from perdure.core.events import Attribute
 from perdure.core.payload import is_absent
+from perdure.sdk.attributes import AttributeValue, read
 from perdure.sdk.context import ActivityContext, WorkflowContext
 from perdure.sdk.duration import aware
 from perdure.sdk.payloads import CONVERTER
@@ -22,7 +22,7 @@ class ParentRun(NamedTuple):
 class RunInfo:
     """What a run knows of itself.
 
-    `history_length` is the number of the input being fed and `history_bytes` the size up to it, so both are the same on every replay;
+    `attributes` are as set so far. `history_length` is the number of the input being fed and `history_bytes` the size up to it, so both are the same on every replay;
     when `continue_as_new_suggested` turns true the history is long enough for its successor to take over.
     """
 
@@ -35,7 +35,7 @@ class RunInfo:
     started_at: datetime
     parent: ParentRun | None
     memo: dict[str, Any]
-    attributes: dict[str, Attribute]
+    attributes: dict[str, AttributeValue]
     history_length: int
     history_bytes: int
     continue_as_new_suggested: bool
@@ -54,7 +54,7 @@ class RunInfo:
             started_at=aware(known.started_at),
             parent=None if known.parent is None else ParentRun(*known.parent),
             memo={name: CONVERTER.decode(value, Any) for name, value in known.memo.items()},
-            attributes=dict(known.attributes),
+            attributes=read(known.attributes, known.datetimes),
             history_length=known.history_length,
             history_bytes=known.history_bytes,
             continue_as_new_suggested=known.continue_as_new_suggested,

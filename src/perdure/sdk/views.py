@@ -10,6 +10,7 @@ from perdure.core.description import Description
 from perdure.core.failure import Failure
 from perdure.core.payload import is_absent
 from perdure.ports import Record, RunSummary
+from perdure.sdk.attributes import AttributeValue, read
 from perdure.sdk.duration import aware
 from perdure.sdk.payloads import CONVERTER
 
@@ -44,7 +45,7 @@ class WorkflowDescription:
     failure: Failure | None = None
     reason: str = ""
     pending: tuple[PendingItem, ...] = ()
-    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
+    attributes: dict[str, AttributeValue] = field(default_factory=dict[str, AttributeValue])
     memo: dict[str, Any] = field(default_factory=dict[str, Any])
     details: str = ""
     build_id: str = ""
@@ -176,7 +177,7 @@ def view_of(description: Description) -> WorkflowDescription:
             )
             for item in description.pending
         ),
-        attributes=dict(description.attributes),
+        attributes=read(description.attributes, description.attribute_datetimes),
         memo=plain(description.memo),
         details=description.details,
         build_id=description.build_id,

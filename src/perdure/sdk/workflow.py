@@ -5,7 +5,7 @@ chance or does I/O: what they answer is a function of the history.
 """
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from functools import cached_property, update_wrapper
 from random import Random
@@ -17,12 +17,14 @@ from perdure.core.errors import InvalidArgument, NondeterminismError, OutsideCon
 from perdure.core.events import SignalReceived
 from perdure.core.payload import NULL, Payload
 from perdure.core.retry import RetryPolicy
+from perdure.core.texts import DETAILS_CHARS_MAX
+from perdure.sdk.attributes import AttributeValue, written
 from perdure.sdk.call import Call
 from perdure.sdk.context import WorkflowContext, current_workflow
 from perdure.sdk.duration import Duration, aware, bound, instant, microseconds
 from perdure.sdk.info import RunInfo
 from perdure.sdk.logger import WORKFLOW_LOGGER, WorkflowLogger
-from perdure.sdk.options import WorkflowOptions, identifier, refuse_unknown, whole
+from perdure.sdk.options import WorkflowOptions, free_text, identifier, refuse_unknown, whole
 from perdure.sdk.options import summary as checked_summary
 from perdure.sdk.payloads import CONVERTER, Signature
 from perdure.sdk.saga import Saga
@@ -191,6 +193,19 @@ class WorkflowNamespace:
             return CONVERTER.encode(fn(), "side_effect")
 
         return CONVERTER.decode(context.side_effect(produce), _result_type(fn) if type is None else type)
+
+    def set_attributes(self, attributes: Mapping[str, AttributeValue | None], /) -> None:
+        """Set attributes of this run, on top of those it has; None takes one away. Runs are listed by them.
+
+        Values are `str, int, float, bool`, aware `datetime` or `list[str]`. Raises `InvalidArgument` or `LimitExceeded`, and nothing is set.
+        """
+        context = _running("set_attributes")
+        context.set_attributes(*written(attributes, "set_attributes", unset=True))
+
+    def set_details(self, text: str, /) -> None:
+        """Say in a few words how the run stands, for people: `describe` shows it. At most 20,000 characters."""
+        context = _running("set_details")
+        context.set_details(free_text(text, "details", DETAILS_CHARS_MAX))
 
     def continue_as_new(self, *args: Any, **kwargs: Any) -> NoReturn:
         """End this run and start its successor under the same workflow id, with these arguments; never returns.

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from perdure.core.commands import ContinueAsNew, ScheduleActivity
-from perdure.core.events import ActivityCompleted, SignalReceived
+from perdure.core.events import ActivityCompleted, Attribute, SignalReceived
 from perdure.core.payload import Payload
 from perdure.sdk.context import ActivityAnswer, WorkflowInfo
 
@@ -36,6 +36,9 @@ class ScriptedRun:
         self.continued: ContinueAsNew | None = None
         self.memo: dict[str, Payload] = {}
         self.parent: tuple[str, str] | None = None
+        self.attributes: dict[str, Attribute] = {}
+        self.datetimes: tuple[str, ...] = ()
+        self.details = ""
 
     def info(self) -> WorkflowInfo:
         return WorkflowInfo(
@@ -48,11 +51,18 @@ class ScriptedRun:
             started_at=1_600_000_000_000_000,
             parent=self.parent,
             memo=self.memo,
-            attributes={"customer": "c1"},
+            attributes={"customer": "c1", **self.attributes},
+            datetimes=self.datetimes,
             history_length=self.at,
             history_bytes=900,
             continue_as_new_suggested=False,
         )
+
+    def set_attributes(self, attributes: dict[str, Attribute], datetimes: tuple[str, ...]) -> None:
+        self.attributes, self.datetimes = attributes, datetimes
+
+    def set_details(self, details: str) -> None:
+        self.details = details
 
     def now(self) -> int:
         return self.time

@@ -102,7 +102,7 @@ def test_a_workflow_awaited_in_a_workflow(scripted):
 
 def test_verbs_that_are_not_built_are_not_there():
     """No name exists before it works."""
-    for verb in ("wait_until", "external", "start_child", "set_attributes", "set_details", "signal", "query", "update", "run"):
+    for verb in ("wait_until", "external", "start_child", "signal", "query", "update", "run"):
         assert not hasattr(workflow, verb)
 
 

@@ -10,6 +10,7 @@ from perdure.core import events as ev
 from perdure.core import notes as nt
 from perdure.core import volatile as vo
 from perdure.core.limits import LIMITS
+from perdure.core.machine.attributes import merged
 from perdure.core.payload import ABSENT, size_of
 from perdure.core.state import ActivityState, RunState, WorkflowState
 from perdure.core.transition import Transition
@@ -85,7 +86,7 @@ def remember(ids: dict[str, int], key: str, time: int) -> None:
 
 
 def _started(state: WorkflowState, event: ev.Started) -> None:
-    run = RunState(started=event, attributes=dict(event.attributes), paused=event.paused)
+    run = RunState(started=event, attributes=event.attributes, datetimes=event.attribute_datetimes, paused=event.paused)
     if event.paused:
         run.status = "paused"
     run.length = run.last_input = event.id
@@ -155,11 +156,7 @@ def _timer_cancelled(state: WorkflowState, event: ev.TimerCancelled) -> None:
 
 def _attributes_set(state: WorkflowState, event: ev.AttributesSet) -> None:
     run = _command(state, event)
-    for key, value in event.attributes.items():
-        if value is None:
-            run.attributes.pop(key, None)
-        else:
-            run.attributes[key] = value
+    run.attributes, run.datetimes = merged(run.attributes, run.datetimes, event)
 
 
 def _details_set(state: WorkflowState, event: ev.DetailsSet) -> None:

@@ -2,6 +2,7 @@
 
 from perdure.core import commands as cm
 from perdure.core import events as ev
+from perdure.core.machine.attributes import merged
 from perdure.core.machine.outcome import Draft
 from perdure.core.machine.runs import begin, notify_closed
 from perdure.core.requests import Report
@@ -52,6 +53,10 @@ def _continue(draft: Draft, report: Report, command: cm.ContinueAsNew, based_on:
     )
     notify_closed(draft)
     run = draft.run
+    attributes, datetimes = run.attributes, run.datetimes
+    for event in draft.events:
+        if isinstance(event, ev.AttributesSet):
+            attributes, datetimes = merged(attributes, datetimes, event)
     successor = ev.Started(
         id=1,
         time=draft.time,
@@ -66,8 +71,8 @@ def _continue(draft: Draft, report: Report, command: cm.ContinueAsNew, based_on:
         retry=started.retry,
         parent=started.parent,
         memo=started.memo,
-        attributes=dict(run.attributes),
-        attribute_datetimes=started.attribute_datetimes,
+        attributes=attributes,
+        attribute_datetimes=datetimes,
         origin=started.origin,
         priority=started.priority,
         continued_from=run.run_id,

@@ -6,6 +6,7 @@ from typing import Any
 from perdure.core import commands as cm
 from perdure.core import events as ev
 from perdure.core.machine.activities import cancel_unclaimed, due
+from perdure.core.machine.attributes import bytes_of
 from perdure.core.machine.outcome import Draft
 from perdure.core.payload import size_of
 from perdure.core.requests import TimerDue
@@ -149,6 +150,27 @@ def _side_effect(recorder: Recorder, command: cm.RecordSideEffect, based_on: int
     recorder.size += len(bytes(command.result))
 
 
+def _set_attributes(recorder: Recorder, command: cm.SetAttributes, based_on: int) -> None:
+    draft = recorder.draft
+    draft.add(
+        ev.AttributesSet(
+            id=draft.next_id,
+            time=draft.time,
+            at=command.at,
+            based_on=based_on,
+            attributes=command.attributes,
+            datetimes=command.datetimes,
+        )
+    )
+    recorder.size += bytes_of(command.attributes)
+
+
+def _set_details(recorder: Recorder, command: cm.SetDetails, based_on: int) -> None:
+    draft = recorder.draft
+    draft.add(ev.DetailsSet(id=draft.next_id, time=draft.time, at=command.at, based_on=based_on, details=command.details))
+    recorder.size += len(command.details)
+
+
 _AIMED = frozenset({cm.CancelActivity, cm.CancelTimer})
 
 _RECORD: dict[type, Callable[[Recorder, Any, int], None]] = {
@@ -158,4 +180,6 @@ _RECORD: dict[type, Callable[[Recorder, Any, int], None]] = {
     cm.CancelTimer: _cancel_timer,
     cm.MarkVersion: _mark_version,
     cm.RecordSideEffect: _side_effect,
+    cm.SetAttributes: _set_attributes,
+    cm.SetDetails: _set_details,
 }
