@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from perdure import errors, testing
+    from perdure.core.limits import Limits
     from perdure.node import Worker, embedded
     from perdure.sdk.activity import activity
     from perdure.sdk.client import Client
@@ -15,11 +16,12 @@ if TYPE_CHECKING:
     from perdure.sdk.options import Retry
     from perdure.sdk.workflow import workflow
 
-__all__ = ["Client", "Handle", "Retry", "Worker", "activity", "embedded", "errors", "testing", "workflow"]
+__all__ = ["Client", "Handle", "Limits", "Retry", "Worker", "activity", "embedded", "errors", "testing", "workflow"]
 
 _HOMES: Final = {
     "Client": "perdure.sdk.client",
     "Handle": "perdure.sdk.handle",
+    "Limits": "perdure.core.limits",
     "Retry": "perdure.sdk.options",
     "Worker": "perdure.node",
     "activity": "perdure.sdk.activity",

@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 from perdure.broker.inprocess import InProcessBroker
 from perdure.core.errors import InvalidArgument
+from perdure.core.limits import LIMITS, Limits
 from perdure.engine.frontend import EngineFrontend
 from perdure.ports import Broker, Chance, Clock, Store
 from perdure.replay.watchdog import LIMIT_S
@@ -42,14 +43,19 @@ class Node:
         max_cached_runs: int = 10_000,
         grace: float = GRACE_S,
         blocked_after: float = LIMIT_S,
+        limits: Limits = LIMITS,
     ) -> None:
-        """`blocked_after`: seconds of CPU after which an activation of workflow code is reported; 0 = nobody watches, no thread runs."""
+        """`limits` are the bounds of the engine, each with a name (`perdure.core.limits`).
+
+        `blocked_after`: seconds of CPU after which an activation of workflow code is reported; 0 = nobody watches, no thread runs."""
         self.store = store
         self.broker = broker
         self.clock = clock
         self.registry = Registry(build_id)
         incarnation = chance.token()
-        self.frontend = EngineFrontend(store, broker, clock, node=f"node-{incarnation[:8]}", incarnation=incarnation)
+        self.frontend = EngineFrontend(
+            store, broker, clock, node=f"node-{incarnation[:8]}", incarnation=incarnation, limits=limits
+        )
         self.client = Client(self.frontend, chance, identifier(namespace, "namespace"))
         self.worker = TaskWorker(
             self.frontend,
@@ -153,12 +159,13 @@ def embedded(
     max_activities: int = 200,
     max_cached_runs: int = 10_000,
     grace: float = GRACE_S,
+    limits: Limits = LIMITS,
 ) -> Node:
     """An engine and a worker in this process, its journal in the directory `data`.
 
     Use it with `async with`; the node has `.client` and `.register(...)`. `queues` are the task queues its worker serves,
     `max_activities` bounds the activities running at once, `max_cached_runs` the runs held warm, `grace` (seconds) how long activities
-    may go on when it stops. Entering raises `Unavailable` when another process holds the directory, and typed errors for a damaged
+    may go on when it stops, `limits` the bounds on what one workflow id, run or message may hold. Entering raises `Unavailable` when another process holds the directory, and typed errors for a damaged
     journal.
     """
     clock, chance = RealClock(), RealChance()
@@ -174,6 +181,7 @@ def embedded(
         max_activities=max_activities,
         max_cached_runs=max_cached_runs,
         grace=grace,
+        limits=limits,
     )
 
 

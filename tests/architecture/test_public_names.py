@@ -5,6 +5,7 @@ import perdure
 PUBLIC = [
     "Client",
     "Handle",
+    "Limits",
     "Retry",
     "Worker",
     "activity",

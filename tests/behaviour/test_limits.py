@@ -1,13 +1,10 @@
 """At a limit there is a clear, typed error, at once: never an endless retry."""
 
 import asyncio
-import sys
 
 import pytest
 
-from perdure import activity, workflow
-from perdure.core import limits as limits_module
-from perdure.core.limits import Limits
+from perdure import Limits, activity, workflow
 from perdure.errors import LimitExceeded, WorkflowFailed
 
 
@@ -33,23 +30,10 @@ async def never_reads() -> None:
     await workflow.receive("something else")
 
 
-@pytest.fixture
-def limits(monkeypatch):
-    """Other limits than the usual ones, everywhere they are read."""
-
-    def change(**values: int) -> None:
-        usual, changed = limits_module.LIMITS, Limits(**values)
-        for name, module in list(sys.modules.items()):
-            if name.startswith("perdure.") and getattr(module, "LIMITS", None) is usual:
-                monkeypatch.setattr(module, "LIMITS", changed)
-
-    return change
-
-
-async def test_a_history_that_reaches_its_limit_fails_the_run(house, limits, t) -> None:
+async def test_a_history_that_reaches_its_limit_fails_the_run(house) -> None:
     """The failure names the limit, the value and the setting; signals are still refused only for being closed."""
-    limits(history_events_warn=50, history_events_max=100)
-    async with house(endless, step, memory=True, replays=False) as app:
+    limits = Limits(history_events_warn=50, history_events_max=100)
+    async with house(endless, step, memory=True, replays=False, limits=limits) as app:
         handle = await app.client.start(endless())
         with pytest.raises(WorkflowFailed) as caught:
             await handle.result()
@@ -59,19 +43,19 @@ async def test_a_history_that_reaches_its_limit_fails_the_run(house, limits, t) 
         assert len(await handle.history()) <= 104
 
 
-async def test_too_many_commands_in_one_decision_fail_the_run(house, limits) -> None:
-    limits(decision_commands_max=200)
-    async with house(many_at_once, memory=True, replays=False) as app:
+async def test_too_many_commands_in_one_decision_fail_the_run(house) -> None:
+    limits = Limits(decision_commands_max=200)
+    async with house(many_at_once, memory=True, replays=False, limits=limits) as app:
         with pytest.raises(WorkflowFailed, match="decision_commands_max"):
             await app.client.execute(many_at_once(201))
         fine = await app.client.start(many_at_once(200))
         assert (await fine.describe()).status == "running"
 
 
-async def test_unread_signals_are_bounded(house, limits) -> None:
+async def test_unread_signals_are_bounded(house) -> None:
     """A run nobody decides for takes so many signals, then says which limit was met."""
-    limits(signals_unread_max=20)
-    async with house(memory=True, replays=False) as app:
+    limits = Limits(signals_unread_max=20)
+    async with house(memory=True, replays=False, limits=limits) as app:
         handle = await app.client.start("never_reads")
         for n in range(20):
             await handle.signal("n", n)

@@ -15,9 +15,11 @@ from perdure.core import commands as cm
 from perdure.core import requests as rq
 from perdure.core.events import RunLimits, is_input
 from perdure.core.failure import Failure
+from perdure.core.limits import Limits
 from perdure.core.machine import Outcome
 from perdure.core.replies import ActivityClaimed, Rejection, Reported, RunStarted, Taken, WorkflowClaimed
 from perdure.core.retry import RetryPolicy
+from perdure.testing.machine import sole_owner
 from perdure.testing.machine.laws import durable
 from perdure.testing.machine.sole_owner import SoleOwner, text
 
@@ -427,11 +429,8 @@ class TestLawsNearTheLimit(Laws.TestCase):  # type: ignore[misc]
 
     @pytest.fixture(autouse=True)
     def short_histories(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from perdure.core.machine import runs
-
-        limits = replace(runs.LIMITS, history_events_max=9, signals_unread_max=3, decision_commands_max=4)
-        for module in ("runs", "signals", "limiting"):
-            monkeypatch.setattr(f"perdure.core.machine.{module}.LIMITS", limits)
+        limits = Limits(history_events_max=9, signals_unread_max=3, decision_commands_max=4)
+        monkeypatch.setattr(sole_owner, "LIMITS", limits)
         assert RunLimits().history_max > 9
 
 

@@ -38,5 +38,15 @@ class Limits(Struct, frozen=True, kw_only=True):
     attempt_notes_last: int = 7
     """Of an activity's failed attempts the first and last few keep their failure in memory."""
 
+    def __post_init__(self) -> None:
+        """Refuse what no engine can keep. Raises `ValueError` naming the limit."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _WHOLE_MAX:
+                raise ValueError(f"{name} must be a number from 0 to {_WHOLE_MAX}, not {value!r}")
+
+
+_WHOLE_MAX = 2**53
+"""Beyond it numbers are no longer exact in every JSON reader."""
 
 LIMITS = Limits()

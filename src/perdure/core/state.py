@@ -20,6 +20,7 @@ from perdure.core.events import (
     TimerStarted,
 )
 from perdure.core.failure import Failure
+from perdure.core.limits import LIMITS, Limits
 from perdure.core.notes import ActivityClaimed, AttemptFailed, Quarantined
 from perdure.core.payload import ABSENT, Payload
 from perdure.core.replies import Status
@@ -134,6 +135,8 @@ class WorkflowState(Struct, kw_only=True):
 
     namespace: str
     workflow_id: str
+    limits: Limits = LIMITS
+    """The bounds it is kept under: those of its owner, not part of the fold."""
     run: RunState | None = None
     start_request_id: str = ""
     """Request id of the start that made the current or last run's chain."""

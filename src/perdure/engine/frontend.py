@@ -11,6 +11,7 @@ from typing import Any, Final, get_args
 
 from perdure.core.description import Description, describe, result_of
 from perdure.core.errors import NotFound, PerdureError, Unavailable
+from perdure.core.limits import LIMITS, Limits
 from perdure.core.machine import apply
 from perdure.core.machine.targets import not_found
 from perdure.core.machine.wakes import matters
@@ -55,11 +56,14 @@ _shard_of = lru_cache(maxsize=100_000)(shard_of)
 class EngineFrontend:
     """All shards of one store, in this process. `incarnation` names this life of the process: claims of another one are dead."""
 
-    def __init__(self, store: Store, broker: Broker, clock: Clock, *, node: str, incarnation: str) -> None:
+    def __init__(
+        self, store: Store, broker: Broker, clock: Clock, *, node: str, incarnation: str, limits: Limits = LIMITS
+    ) -> None:
         self._store = store
         self._broker = broker
         self._clock = clock
         self._node = node
+        self._limits = limits
         self.incarnation = incarnation
         self.exits = Exits(broker)
         self._owners: list[ShardOwner] = []
@@ -90,6 +94,7 @@ class EngineFrontend:
             self.exits,
             held,
             self.incarnation,
+            self._limits,
             self._reload,
             self._set_aside,
         )
@@ -229,7 +234,7 @@ class EngineFrontend:
         owner = self._owners[_shard_of(*key)]
         live = owner.open.get(key) or owner.find(key)
         if live is None and not self._store.may_hold(*key):
-            live = LiveWorkflow(WorkflowState(namespace=key[0], workflow_id=key[1]), None)
+            live = LiveWorkflow(WorkflowState(namespace=key[0], workflow_id=key[1], limits=self._limits), None)
         if live is not None:
             owner.submit(live, request, answer)
             return

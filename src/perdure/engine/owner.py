@@ -14,6 +14,7 @@ from msgspec import Struct
 from perdure.core import errors
 from perdure.core.description import result_of
 from perdure.core.errors import PerdureError, Unavailable
+from perdure.core.limits import Limits
 from perdure.core.machine import Outcome, apply, apply_transition, decide
 from perdure.core.machine.claims import workflow_task
 from perdure.core.machine.wakes import tasks_of, wakes_of
@@ -65,6 +66,7 @@ class Surroundings(Struct, frozen=True):
     exits: Exits
     held: HeldStarts
     incarnation: str
+    limits: Limits
     reload: Callable[[Key], None]
     """Take up again, a little later, a workflow id that was forgotten because its write failed."""
     set_aside: Callable[[PendingWrite, Unwritable], None]
@@ -106,7 +108,7 @@ class ShardOwner:
         return self.find(key) or self._fold(key, transitions)
 
     def _fold(self, key: Key, transitions: Any) -> LiveWorkflow:
-        state = WorkflowState(namespace=key[0], workflow_id=key[1])
+        state = WorkflowState(namespace=key[0], workflow_id=key[1], limits=self._around.limits)
         live = LiveWorkflow(state, None)
         for transition in transitions:
             apply_transition(state, transition)

@@ -1,22 +1,19 @@
 """Lower limits, so that their edges can be reached."""
 
-import sys
 from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
 from perdure.core.limits import LIMITS
+from perdure.testing.machine import sole_owner
 
 
 @pytest.fixture
 def lower_limits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Call it with fields of `Limits`: every module of the machine then knows these."""
+    """Call it with fields of `Limits`: stories begun from here on are kept under these."""
 
     def lower(**fields: int) -> None:
-        limits = replace(LIMITS, **fields)
-        for name, module in list(sys.modules.items()):
-            if name.startswith("perdure.core.machine") and hasattr(module, "LIMITS"):
-                monkeypatch.setattr(module, "LIMITS", limits)
+        monkeypatch.setattr(sole_owner, "LIMITS", replace(LIMITS, **fields))
 
     return lower

@@ -6,7 +6,6 @@ from math import ceil
 from perdure.core.events import ActivityCancelled, ActivityFailed, ActivityScheduled, ActivityTimedOut
 from perdure.core.failure import Failure, FailureKind
 from perdure.core.ids import idempotency_key
-from perdure.core.limits import LIMITS
 from perdure.core.machine.limiting import fail_if_too_long
 from perdure.core.machine.outcome import Decided, Draft, only
 from perdure.core.machine.targets import current_run
@@ -298,7 +297,7 @@ def heartbeat(state: WorkflowState, request: HeartbeatActivity, now: int) -> Dec
         return only(Beaten(wanted=False))
     draft = Draft(state, run, now)
     draft.volatile.append(Beat(request.command, now, request.details))
-    interval = int(LIMITS.heartbeat_note_s * MICRO)
+    interval = int(draft.state.limits.heartbeat_note_s * MICRO)
     if not is_absent(request.details) and now - activity.noted_beat_at >= interval:
         draft.note(
             HeartbeatNoted(

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from perdure.core import events as ev
 from perdure.core import notes as nt
 from perdure.core import volatile as vo
-from perdure.core.limits import LIMITS
+from perdure.core.limits import Limits
 from perdure.core.machine.attributes import merged
 from perdure.core.payload import ABSENT, size_of
 from perdure.core.state import ActivityState, RunState, WorkflowState
@@ -71,13 +71,13 @@ def _covered(run: RunState, based_on: int) -> None:
         run.unseen_cancels = [cancel for cancel in run.unseen_cancels if cancel.id > based_on]
 
 
-def remember(ids: dict[str, int], key: str, time: int) -> None:
+def remember(limits: Limits, ids: dict[str, int], key: str, time: int) -> None:
     """Remember an id, and forget what is too old or too much; oldest first."""
     ids.setdefault(key, time)
-    oldest_allowed = time - LIMITS.remembered_ids_age_s * 1_000_000
+    oldest_allowed = time - limits.remembered_ids_age_s * 1_000_000
     while ids:
         oldest = next(iter(ids))
-        if len(ids) <= LIMITS.remembered_ids_max and ids[oldest] >= oldest_allowed:
+        if len(ids) <= limits.remembered_ids_max and ids[oldest] >= oldest_allowed:
             break
         del ids[oldest]
 
@@ -116,14 +116,14 @@ def _signal_received(state: WorkflowState, event: ev.SignalReceived) -> None:
     run.unseen_signals.append(event)
     run.bytes += size_of(event.input)
     if event.signal_id:
-        remember(state.signal_ids, event.signal_id, event.time)
+        remember(state.limits, state.signal_ids, event.signal_id, event.time)
 
 
 def _cancel_requested(state: WorkflowState, event: ev.CancelRequested) -> None:
     run = _input(state, event)
     run.unseen_cancels.append(event)
     if event.request_id:
-        remember(state.cancel_ids, event.request_id, event.time)
+        remember(state.limits, state.cancel_ids, event.request_id, event.time)
 
 
 def _plain_input(state: WorkflowState, event: Any) -> None:
@@ -187,7 +187,7 @@ def _closed_by_code(state: WorkflowState, event: ev.ClosingEvent) -> None:
 def _closed_by_engine(state: WorkflowState, event: ev.Terminated | ev.TimedOut) -> None:
     _close(_appended(state, event), event)
     if isinstance(event, ev.Terminated) and event.request_id:
-        remember(state.terminate_ids, event.request_id, event.time)
+        remember(state.limits, state.terminate_ids, event.request_id, event.time)
 
 
 # ----------------------------------------------------------------------------------------------------------------- notes
@@ -237,8 +237,9 @@ def _attempt_failed(state: WorkflowState, note: nt.AttemptFailed) -> None:
     _unclaim(activity)
     activity.beat_details = ABSENT
     activity.failures.append(note)
-    if len(activity.failures) > LIMITS.attempt_notes_first + LIMITS.attempt_notes_last:
-        del activity.failures[LIMITS.attempt_notes_first]
+    limits = state.limits
+    if len(activity.failures) > limits.attempt_notes_first + limits.attempt_notes_last:
+        del activity.failures[limits.attempt_notes_first]
     if note.command in run.unnoted:
         run.unnoted.remove(note.command)
 

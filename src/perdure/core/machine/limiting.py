@@ -2,7 +2,7 @@
 
 from perdure.core.events import CLOSING_KINDS, CommandEvent, Failed
 from perdure.core.failure import Failure
-from perdure.core.limits import LIMITS
+from perdure.core.limits import Limits
 from perdure.core.machine.outcome import Draft
 from perdure.core.machine.runs import notify_closed
 
@@ -42,10 +42,10 @@ def fail_if_too_long(draft: Draft) -> None:
     )
 
 
-def too_large(commands: int, size: int) -> str | None:
+def too_large(limits: Limits, commands: int, size: int) -> str | None:
     """Why a decision of so many commands and payload bytes fails its run, or None."""
-    if commands > LIMITS.decision_commands_max:
-        return f"one decision holds {commands} commands; the limit (decision_commands_max) is {LIMITS.decision_commands_max}"
-    if size > LIMITS.decision_bytes_max:
-        return f"one decision holds {size} payload bytes; the limit (decision_bytes_max) is {LIMITS.decision_bytes_max}"
+    if commands > limits.decision_commands_max:
+        return f"one decision holds {commands} commands; the limit (decision_commands_max) is {limits.decision_commands_max}"
+    if size > limits.decision_bytes_max:
+        return f"one decision holds {size} payload bytes; the limit (decision_bytes_max) is {limits.decision_bytes_max}"
     return None

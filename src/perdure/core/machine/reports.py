@@ -7,7 +7,6 @@ there. Proven on the models in tests/property; docs/adr/0005 says what goes wron
 
 from perdure.core.commands import ClosingCommand, ContinueAsNew
 from perdure.core.events import CLOSING_KINDS, ActivityCompleted, CommandEvent
-from perdure.core.limits import LIMITS
 from perdure.core.machine.activities import attempt_failed, granted, task_of
 from perdure.core.machine.claims import build_fault, hold
 from perdure.core.machine.closing import close, may_close
@@ -20,8 +19,6 @@ from perdure.core.replies import ActivityClaim, Rejection, Reported
 from perdure.core.requests import ActivityErred, ActivitySucceeded, Commands, Report
 from perdure.core.state import ActivityState, RunState, WorkflowState
 from perdure.core.volatile import ClaimLife, CloseRefused, HeldWarm, SeenTo, WorkflowClaimEnded
-
-AHEAD = int(LIMITS.fused_ahead_s * 1_000_000)
 
 
 def report(state: WorkflowState, request: Report, now: int) -> Decided:
@@ -108,7 +105,11 @@ class _Judge:
                 self._erred(step)
         closing = self.report.closing
         closes = closing is not None and self._closes(closing)
-        if not closes and self.recorder.placed and (why := too_large(len(self.recorder.placed), self.recorder.size)):
+        if (
+            not closes
+            and self.recorder.placed
+            and (why := too_large(self.draft.state.limits, len(self.recorder.placed), self.recorder.size))
+        ):
             fail_run(self.draft, why)
         fail_if_too_long(self.draft)
         return self._outcome()
@@ -168,7 +169,11 @@ class _Judge:
             return
         draft = self.draft
         last_time = draft.events[-1].time if draft.events else self.run.last_time
-        good = fed_exactly and bool(fact.fed_at) and last_time <= fact.fed_at <= draft.now + AHEAD
+        good = (
+            fed_exactly
+            and bool(fact.fed_at)
+            and last_time <= fact.fed_at <= draft.now + int(draft.state.limits.fused_ahead_s * 1_000_000)
+        )
         if good:
             draft.time = fact.fed_at
         elif draft.time < draft.now:
@@ -205,7 +210,7 @@ class _Judge:
         if not self.good or closing.at > self.good:
             self.accepted = False
             return False
-        if not may_close(self.draft, self.report, LIMITS.close_refusals_max):
+        if not may_close(self.draft, self.report, self.draft.state.limits.close_refusals_max):
             self.refused = True
             self.draft.volatile.append(CloseRefused())
             return False

@@ -3,7 +3,7 @@
 from typing import Final
 
 from perdure.core.events import CancelRequested, RunLimits, SignalReceived, Started, Terminated, TimedOut
-from perdure.core.limits import LIMITS
+from perdure.core.limits import Limits
 from perdure.core.machine.outcome import Decided, Draft, Outcome, Waker, only
 from perdure.core.machine.targets import current_run, open_run
 from perdure.core.notes import Resumed
@@ -29,13 +29,13 @@ def start(state: WorkflowState, request: StartWorkflow, now: int) -> Decided:
     if run is None:
         return _first(state, request, now)
     draft = Draft(state, run, now)
-    begin(draft, _started(request, draft.time), request)
+    begin(draft, _started(state, request, draft.time), request)
     return draft.outcome(RunStarted(run_id=request.run_id))
 
 
 def _first(state: WorkflowState, request: StartWorkflow, now: int) -> Outcome:
     """The first run of a workflow id: nothing to draft against."""
-    started = _started(request, now)
+    started = _started(state, request, now)
     events: tuple[Started, ...] | tuple[Started, SignalReceived] = (started,)
     if request.signal is not None:
         events = (started, received(request.signal, 2, now))
@@ -66,7 +66,7 @@ def _meet_open(state: WorkflowState, run: RunState, request: StartWorkflow, now:
     if request.on_conflict == "attach":
         if request.signal is None:
             return only(RunStarted(run_id=run.run_id, attached=True))
-        if len(run.unseen_signals) >= LIMITS.signals_unread_max:
+        if len(run.unseen_signals) >= state.limits.signals_unread_max:
             return unread_limit(state)
         draft = Draft(state, run, now)
         signal = request.signal
@@ -76,13 +76,13 @@ def _meet_open(state: WorkflowState, run: RunState, request: StartWorkflow, now:
         draft = Draft(state, run, now)
         reason = f"replaced by a start of run {request.run_id}"
         _end(draft, Terminated(id=draft.next_id, time=draft.time, reason=reason, unseen_signals=len(run.unseen_signals)))
-        begin(draft, _started(request, draft.time), request)
+        begin(draft, _started(state, request, draft.time), request)
         return draft.outcome(RunStarted(run_id=request.run_id))
     return _already(state, run, "is running", "; on_conflict='attach' gives its handle, 'terminate' ends it first")
 
 
 def unread_limit(state: WorkflowState) -> Rejection:
-    limit = LIMITS.signals_unread_max
+    limit = state.limits.signals_unread_max
     return Rejection(
         code="LIMIT_EXCEEDED",
         message=f"workflow {state.workflow_id!r} has {limit} unread signals; the limit (signals_unread_max) is {limit}",
@@ -109,17 +109,17 @@ _USUAL: Final = Started(id=1, time=0, workflow_type="", queue="", run_id="", see
 """The very object that is left out where an event is written."""
 
 
-def _run_limits() -> RunLimits:
+def _run_limits(set_limits: Limits) -> RunLimits:
     """Limits that workflow code can see, as they are at the start."""
     limits = RunLimits(
-        history_warn=LIMITS.history_events_warn,
-        history_max=LIMITS.history_events_max,
-        payload_bytes_max=LIMITS.payload_bytes_max,
+        history_warn=set_limits.history_events_warn,
+        history_max=set_limits.history_events_max,
+        payload_bytes_max=set_limits.payload_bytes_max,
     )
     return _USUAL if limits == _USUAL else limits
 
 
-def _started(request: StartWorkflow, time: int) -> Started:
+def _started(state: WorkflowState, request: StartWorkflow, time: int) -> Started:
     return Started(
         id=1,
         time=time,
@@ -136,7 +136,7 @@ def _started(request: StartWorkflow, time: int) -> Started:
         attribute_datetimes=request.attribute_datetimes,
         origin=request.origin,
         priority=request.priority,
-        limits=_run_limits(),
+        limits=_run_limits(state.limits),
     )
 
 

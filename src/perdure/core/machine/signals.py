@@ -1,7 +1,6 @@
 """Signals and cancel requests: remembered by id, never lost, never refused for the length of a history."""
 
 from perdure.core.events import CancelRequested
-from perdure.core.limits import LIMITS
 from perdure.core.machine.outcome import Decided, Draft, only
 from perdure.core.machine.runs import received, unread_limit
 from perdure.core.machine.targets import open_run
@@ -17,7 +16,7 @@ def signal(state: WorkflowState, request: SignalWorkflow, now: int) -> Decided:
     found = open_run(state, request.run_id)
     if isinstance(found, Rejection):
         return found
-    if len(found.unseen_signals) >= LIMITS.signals_unread_max:
+    if len(found.unseen_signals) >= state.limits.signals_unread_max:
         return unread_limit(state)
     draft = Draft(state, found, now)
     draft.add(received(body, draft.next_id, draft.time))

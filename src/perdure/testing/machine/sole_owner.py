@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from perdure.core.codec import decode_transition, encode_transition
 from perdure.core.events import AnyEvent
+from perdure.core.limits import LIMITS, Limits
 from perdure.core.machine import Outcome, apply, apply_transition, decide
 from perdure.core.machine.outcome import Waker
 from perdure.core.machine.wakes import tasks_of, wakes_of
@@ -30,11 +31,14 @@ class SoleOwner:
     Replies are completed with events as the engine does. Raises `BrokenLawError` when a step breaks a law.
     """
 
-    def __init__(self, workflow_id: str = "w", *, namespace: str = "default", checked: bool = True) -> None:
+    def __init__(
+        self, workflow_id: str = "w", *, namespace: str = "default", checked: bool = True, limits: Limits | None = None
+    ) -> None:
         self.now = EPOCH
         self.checked = checked
-        self.state = WorkflowState(namespace=namespace, workflow_id=workflow_id)
-        self.folded = WorkflowState(namespace=namespace, workflow_id=workflow_id)
+        limits = LIMITS if limits is None else limits
+        self.state = WorkflowState(namespace=namespace, workflow_id=workflow_id, limits=limits)
+        self.folded = WorkflowState(namespace=namespace, workflow_id=workflow_id, limits=limits)
         """Fold of what was written, read back from its text."""
         self.transitions: list[Transition] = []
         self.histories: dict[str, list[AnyEvent]] = {}
@@ -138,7 +142,8 @@ class SoleOwner:
 
     def crash(self) -> None:
         """Forget what was not written, and begin again as an owner does: everything due is announced anew."""
-        state = WorkflowState(namespace=self.state.namespace, workflow_id=self.state.workflow_id)
+        old = self.state
+        state = WorkflowState(namespace=old.namespace, workflow_id=old.workflow_id, limits=old.limits)
         for transition in self.transitions:
             apply_transition(state, decode_transition(encode_transition(transition)))
         self.state = state
