@@ -106,7 +106,7 @@ def _decision(run: RunState) -> Pending:
 def _activity(run: RunState, activity: ActivityState, now: int) -> Pending:
     scheduled, claim = activity.event, activity.claim
     if claim is not None:
-        state = "running"
+        state = "to be completed from outside" if claim.outside else "running"
     elif activity.retry_at > now:
         state = "waiting to retry"
     else:

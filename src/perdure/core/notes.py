@@ -25,7 +25,10 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_
 
 
 class ActivityClaimed(Note, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="activity_claimed"):
-    """A worker took an attempt. With empty `worker` and `token` it gave a written claim back: the attempt did not run."""
+    """A worker took an attempt. With empty `worker` and `token` it gave a written claim back: the attempt did not run.
+
+    Written once more, with `outside`, when the attempt's function has left its completion to whoever holds the task token.
+    """
 
     command: int
     attempt: int
@@ -33,6 +36,8 @@ class ActivityClaimed(Note, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     token: str
     incarnation: str = ""
     """The owner process in which the worker lived, when it lived in one: a claim of a dead owner's own worker is lost at once."""
+    outside: bool = False
+    """The attempt is completed from outside: no worker runs it, and its claim outlives worker and owner."""
 
 
 class AttemptFailed(Note, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="attempt_failed"):

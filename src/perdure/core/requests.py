@@ -102,6 +102,19 @@ class ResetWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=F
     request_id: str = ""
 
 
+class FinishActivity(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="finish_activity"):
+    """How an attempt ended, told by whoever holds its task token: with `failure`, else with `result`."""
+
+    run_id: str
+    command: int
+    attempt: int
+    token: str
+    result: Payload = NULL
+    failure: Failure | None = None
+    cancelled: bool = False
+    """With `failure`: it ended because its cancel was asked for."""
+
+
 # -------------------------------------------------------------------------------------------------------- of workers
 
 
@@ -211,6 +224,15 @@ class ReleaseWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc
     change_id: str = ""
 
 
+class CompleteLater(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="complete_later"):
+    """The attempt's function has ended without a result: that comes from outside, under the same claim, whatever becomes of the worker."""
+
+    run_id: str
+    command: int
+    attempt: int
+    token: str
+
+
 class ReleaseActivity(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="release_activity"):
     """Give an activity claim back untouched: the attempt did not run."""
 
@@ -284,7 +306,11 @@ ClientRequest: TypeAlias = (
     | PauseWorkflow
     | UpdateWorkflow
     | ResetWorkflow
+    | FinishActivity
+    | HeartbeatActivity
 )
-WorkerRequest: TypeAlias = ClaimWorkflow | ClaimActivity | Report | ReleaseWorkflow | ReleaseActivity | HeartbeatActivity
+WorkerRequest: TypeAlias = (
+    ClaimWorkflow | ClaimActivity | Report | ReleaseWorkflow | ReleaseActivity | CompleteLater | HeartbeatActivity
+)
 EngineRequest: TypeAlias = TimerDue | ActivityDue | WorkflowClaimDue | RunDue | WriteDown | QuarantineRun
 AnyRequest: TypeAlias = ClientRequest | WorkerRequest | EngineRequest

@@ -32,6 +32,7 @@ from perdure.core.requests import (
 )
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.transition import Transition, joined
+from perdure.core.volatile import Beat
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
@@ -333,7 +334,9 @@ class ShardOwner:
             return
         for activity in list(run.activities.values()):
             claim = activity.claim
-            if claim is not None and claim.incarnation != around.incarnation:
+            if claim is not None and claim.outside:
+                apply(state, Beat(activity.event.id, around.clock.now()))  # while there was no owner nobody could be heard
+            elif claim is not None and claim.incarnation != around.incarnation:
                 lost = ActivityDue(
                     namespace=state.namespace,
                     workflow_id=state.workflow_id,

@@ -10,14 +10,14 @@ import inspect
 from collections.abc import Callable, Coroutine
 from functools import cached_property, update_wrapper
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from perdure.core.commands import ScheduleActivity
 from perdure.core.errors import ActivityError, ApplicationError, InvalidArgument, OutsideContext
 from perdure.core.events import ActivityCompleted, ActivityFailed, ActivityTimedOut
 from perdure.core.failure import Failure, FailureKind
 from perdure.sdk.call import Call
-from perdure.sdk.context import ActivityAnswer, ActivityContext, WorkflowContext, activity_context
+from perdure.sdk.context import ActivityAnswer, ActivityContext, CompletesLater, WorkflowContext, activity_context
 from perdure.sdk.failures import to_exception
 from perdure.sdk.info import ActivityInfo
 from perdure.sdk.logger import ACTIVITY_LOGGER, ActivityLogger
@@ -206,6 +206,16 @@ class ActivityNamespace:
     def is_stopping(self) -> bool:
         """True when the worker is draining: a good moment to save progress and raise."""
         return _running("is_stopping").is_stopping()
+
+    def complete_later(self) -> NoReturn:
+        """End the function here and leave the attempt open, to be completed by whoever has `activity.info().task_token`; never returns.
+
+        That is `client.complete_activity` or `client.fail_activity`, from any process, now or days later; `client.heartbeat_activity`
+        keeps it alive. The attempt takes no slot of the worker meanwhile and outlives it; its bounds (start-to-close,
+        schedule-to-close, heartbeat) go on running. Leaves the code as a BaseException that must not be caught.
+        """
+        _running("complete_later")
+        raise CompletesLater
 
     @property
     def logger(self) -> ActivityLogger:

@@ -11,6 +11,7 @@ from perdure.core.requests import OnConflict, Reuse, SignalBody, StartWorkflow
 from perdure.ports import Chance, Frontend, RunFilter
 from perdure.sdk.attributes import AttributeValue, written
 from perdure.sdk.call import Call
+from perdure.sdk.completing import ActivityCompletion
 from perdure.sdk.context import refuse_in_workflow
 from perdure.sdk.duration import Duration, bound, instant
 from perdure.sdk.handle import Handle
@@ -60,7 +61,7 @@ class StartOptions(RunOptions, total=False):
     on_conflict: OnConflict
 
 
-class Client:
+class Client(ActivityCompletion):
     """Reaches runs of one namespace through a frontend. Every method is safe to call again: requests carry ids."""
 
     def __init__(self, frontend: Frontend, chance: Chance, namespace: str = "default") -> None:

@@ -149,6 +149,10 @@ class ActivityContext(Protocol):
     def is_stopping(self) -> bool: ...
 
 
+class CompletesLater(BaseException):
+    """The function ends here, the attempt does not: it is completed from outside."""
+
+
 activity_context: Final[ContextVar[ActivityContext | None]] = ContextVar("perdure_activity", default=None)
 
 

@@ -1,6 +1,6 @@
 """What running code may know of itself, in the form authors read: `workflow.info()` and `activity.info()`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
@@ -67,6 +67,7 @@ class ActivityInfo:
 
     `idempotency_key` is the same for every attempt and should be sent along with the effect; `heartbeat_details` is what the last
     attempt passed to `activity.heartbeat`; after `deadline` (aware UTC, None = no bound) this attempt's result is not taken any more.
+    `task_token` is a secret: whoever has it may complete or fail this attempt (see `activity.complete_later`).
     """
 
     workflow_id: str
@@ -77,7 +78,7 @@ class ActivityInfo:
     queue: str
     idempotency_key: str
     heartbeat_details: tuple[Any, ...]
-    task_token: str
+    task_token: str = field(repr=False)
     deadline: datetime | None
 
     @classmethod

@@ -16,8 +16,9 @@ from perdure.core.replies import ActivityClaim, Beaten
 from perdure.core.requests import ActivityErred, ActivitySucceeded, HeartbeatActivity
 from perdure.ports import Frontend
 from perdure.replay.interrupts import is_interrupt
+from perdure.sdk import task_token
 from perdure.sdk.activity import Activity
-from perdure.sdk.context import activity_context
+from perdure.sdk.context import CompletesLater, activity_context
 from perdure.sdk.failures import to_failure
 from perdure.worker.threads import DaemonThreads, returned
 
@@ -48,6 +49,7 @@ class Attempt:
         "cancelled",
         "claim",
         "is_async",
+        "later",
         "task",
         "wanted",
     )
@@ -60,6 +62,8 @@ class Attempt:
         self.is_async = True
         self.begun = False
         self.cancelled = False
+        self.later = False
+        """Its function has ended, its result comes from outside."""
         self.wanted = True
         self._frontend = frontend
         self._loop = loop
@@ -105,7 +109,12 @@ class Attempt:
 
     @property
     def task_token(self) -> str:
-        return self.claim.token
+        claim = self.claim
+        return task_token.text_of(
+            task_token.TaskToken(
+                claim.namespace, claim.workflow_id, claim.run_id, claim.scheduled.id, claim.attempt, claim.token
+            )
+        )
 
     @property
     def deadline(self) -> int | None:
@@ -236,6 +245,8 @@ class Attempts:
                 fact = _cut_short(claim)
                 raise
             fact = _erred(claim, error, cancelled=attempt.cancelled)
+        except CompletesLater:
+            attempt.later = attempt.wanted
         except BaseException as error:
             if is_interrupt(error) or (isinstance(error, GeneratorExit) and not attempt.in_its_task()):
                 raise  # Ctrl-C; a task taken down with its loop, which is resumed outside of it

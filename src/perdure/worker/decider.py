@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from perdure.core.commands import ContinueAsNew
 from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
 from perdure.core.replies import ActivityClaim, NotWanted, Reported, WorkflowClaimed
-from perdure.core.requests import ActivitySucceeded, ClaimWorkflow, Commands, Report
+from perdure.core.requests import ActivitySucceeded, ClaimWorkflow, Commands, CompleteLater, Report
 from perdure.core.tasks import Task
 from perdure.ports import Chance, Frontend, WorkerIdentity
 from perdure.replay.mismatch import Mismatch, OldBuild, Stale
@@ -48,6 +48,7 @@ class Decider:
         chance: Chance,
         registry: Registry,
         worker: str,
+        secret: str,
         incarnation: str,
         queues: tuple[str, ...],
         sessions: Sessions,
@@ -60,6 +61,7 @@ class Decider:
         self._chance = chance
         self._registry = registry
         self._worker = worker
+        self._secret = secret
         self._incarnation = incarnation
         self._queues = queues
         self._sessions = sessions
@@ -99,7 +101,7 @@ class Decider:
             self._left.set_result(None)
 
     def _fresh(self) -> str:
-        return f"{self._worker}.{next(self._serial)}"
+        return f"{self._secret}.{next(self._serial)}"
 
     # -------------------------------------------------------------------------------------------------------------- claims
 
@@ -258,6 +260,28 @@ class Decider:
     def _told_alone(self, of: Session | ActivityClaim, fact: Fact, reply: Any, error: BaseException | None) -> None:
         self._answered()
         self._alone_reported(of, fact, reply, error)
+
+    def complete_later(self, claim: ActivityClaim) -> None:
+        """An activity of this worker is completed from outside: its claim must be kept, also when this process ends."""
+        if self.stopped:
+            return
+        request = CompleteLater(
+            namespace=claim.namespace,
+            workflow_id=claim.workflow_id,
+            run_id=claim.run_id,
+            command=claim.scheduled.id,
+            attempt=claim.attempt,
+            token=claim.token,
+        )
+        self._unanswered += 1
+        self._frontend.send(request, partial(self._left_to_others, claim))
+
+    def _left_to_others(self, claim: ActivityClaim, _reply: Any, error: BaseException | None) -> None:
+        self._answered()
+        if isinstance(error, (ResourceExhausted, Unavailable)) and not self.stopped:
+            asyncio.get_running_loop().call_later(AGAIN_S, self.complete_later, claim)
+        else:
+            _log_refusal(None, error)
 
     # -------------------------------------------------------------------------------------------------------------- reports
 

@@ -37,7 +37,10 @@ class TaskWorker:
         max_cached_runs: int = 10_000,
         blocked_after: float = 2.0,
     ) -> None:
-        self.name = f"w-{chance.token()[:12]}"
+        token = chance.token()
+        self.name = f"w-{token[:12]}"
+        self._secret = token[12:]
+        """What this worker's tokens begin with: its name is no secret, and whoever knows a token may use its claim."""
         self._frontend = frontend
         self._registry = registry
         self._queues = queues
@@ -61,6 +64,7 @@ class TaskWorker:
             chance,
             registry,
             self.name,
+            self._secret,
             incarnation,
             queues,
             self._sessions,
@@ -164,7 +168,7 @@ class TaskWorker:
             command=task.command,
             attempt=task.attempt,
             worker=self.name,
-            token=f"{self.name}.a{self._serial}",
+            token=f"{self._secret}.a{self._serial}",
             incarnation=self._incarnation,
         )
         self._frontend.send(request, self._activity_claimed)
@@ -203,7 +207,9 @@ class TaskWorker:
 
     def _attempt_ended(self, attempt: Attempt, fact: Fact | None) -> None:
         self._slots.free(1)
-        if fact is not None and attempt.wanted:
+        if attempt.later:
+            self.decider.complete_later(attempt.claim)
+        elif fact is not None and attempt.wanted:
             self.decider.fact(attempt.claim, fact)
 
     # ---------------------------------------------------------------------------------------------------------------- slots

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure.core import requests as rq
-from perdure.core.machine import activities, claims, reports, runs, signals, timers
+from perdure.core.machine import activities, claims, outside, reports, runs, signals, timers
 from perdure.core.machine.apply import apply, apply_transition
 from perdure.core.machine.outcome import Decided, Outcome
 from perdure.core.machine.targets import not_yet
@@ -40,6 +40,8 @@ _DECIDE: dict[type, Callable[[WorkflowState, Any, int], Decided]] = {
     rq.ClaimActivity: activities.claim_activity,
     rq.ReleaseActivity: activities.release_activity,
     rq.HeartbeatActivity: activities.heartbeat,
+    rq.CompleteLater: outside.complete_later,
+    rq.FinishActivity: outside.finish,
     rq.ActivityDue: activities.activity_due,
     rq.TimerDue: timers.timer_due,
     rq.Report: reports.report,

@@ -188,7 +188,7 @@ def cancel_unclaimed(draft: Draft, activity: ActivityState) -> None:
     """Cancel asked for: an attempt nobody runs ends at once; a running one is told."""
     if activity.claim is None:
         draft.add(_cancelled(draft, activity))
-    else:
+    elif not activity.claim.outside:  # else nobody runs it: its next heartbeat is told
         draft.cancels.append((activity.claim.worker, CancelNotice(token=activity.claim.token)))
 
 
@@ -349,6 +349,6 @@ def _bound(activity: ActivityState, request: ActivityDue) -> int | None:
     last = max(activity.beat_at, claim.time)
     if request.kind == "heartbeat":
         return last + scheduled.heartbeat if scheduled.heartbeat else None
-    if request.token != claim.token:
+    if request.token != claim.token or claim.outside:
         return None
     return last + activity.lives_for

@@ -217,6 +217,8 @@ def _claim(activity: ActivityState, note: nt.ActivityClaimed) -> None:
     activity.attempt = note.attempt
     activity.claim = note
     activity.beat_at = max(activity.beat_at, note.time)
+    if note.outside:
+        activity.lives_for = 0  # its worker gives no more signs of life for it
 
 
 def _unclaim(activity: ActivityState) -> None:

@@ -130,7 +130,10 @@ class Draft:
                 )
 
     def _ends(self, command: int) -> bool:
-        return self.answers(command) or any(isinstance(note, AttemptFailed) and note.command == command for note in self.notes)
+        """True when this draft says itself what becomes of the claim."""
+        return self.answers(command) or any(
+            isinstance(note, (AttemptFailed, ActivityClaimed)) and note.command == command for note in self.notes
+        )
 
     def answers(self, command: int) -> bool:
         """True when this draft holds the answer to that command."""

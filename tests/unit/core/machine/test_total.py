@@ -22,6 +22,7 @@ STATUSES = [
     "busy",
     "retrying",
     "cancelling",
+    "outside",
     "quarantined",
     "completed",
     "failed",
@@ -44,8 +45,10 @@ def made(status: str) -> Story:
         story.claim(token="t"), rq.Commands(commands=(cm.ScheduleActivity(at=1, name="charge"), cm.StartTimer(at=1, delay=5)))
     )
     story.signal("go", "x")
-    if status in {"busy", "retrying", "cancelling"}:
+    if status in {"busy", "retrying", "cancelling", "outside"}:
         claim = story.take(2, token="a")
+        if status == "outside":
+            story.ask(rq.CompleteLater(**ATTEMPT))
         if status == "retrying":
             story.fail(claim)
         if status == "cancelling":
@@ -104,6 +107,9 @@ REQUESTS: list[rq.AnyRequest] = [
         for why in ("nondeterminism", "old_build", "unknown_type", "draining")
     ],
     rq.ReleaseActivity(**ATTEMPT),
+    rq.CompleteLater(**ATTEMPT),
+    rq.FinishActivity(**ATTEMPT, result=text("done")),
+    rq.FinishActivity(**ATTEMPT, failure=Failure(type="Boom"), cancelled=True),
     rq.HeartbeatActivity(**ATTEMPT),
     rq.HeartbeatActivity(**ATTEMPT, details=text("half")),
     rq.TimerDue(**RUN, command=3),
