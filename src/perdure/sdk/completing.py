@@ -1,18 +1,20 @@
 """What a client says of activities that are completed from outside: it needs a task token and nothing else."""
 
 from asyncio import CancelledError
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from perdure.core.errors import InvalidArgument, NotFound
 from perdure.core.payload import ABSENT
-from perdure.core.replies import Beaten
 from perdure.core.requests import FinishActivity, HeartbeatActivity
 from perdure.ports import Frontend
 from perdure.sdk import task_token
 from perdure.sdk.failures import to_failure
 from perdure.sdk.payloads import CONVERTER
+
+if TYPE_CHECKING:
+    from perdure.core.replies import Beaten
 
 
 class ActivityCompletion:
