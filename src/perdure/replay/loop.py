@@ -173,7 +173,8 @@ class WorkflowLoop(RefusedCalls):
                         self._ready = []
                         raise
                     # A callback's error is the run's affair, never the worker's.
-                    self._record(Unhandled(f"error in {callback!r}", error))
+                    wrong = {"message": f"error in {callback!r}", "exception": error}
+                    handle.context.run(self.call_exception_handler, wrong)
 
     def _record_restless(self, batch: list[ReadyHandle]) -> None:
         owners: list[Any] = [getattr(handle.callback, "__self__", None) for handle in batch]
@@ -370,7 +371,7 @@ class WorkflowLoop(RefusedCalls):
         if any(not task.done() for task in self._tasks):
             self.call_inside(self._let_go)
         else:
-            self._tasks, self._ready = [], []
+            self._tasks, self._ready, self.unhandled = [], [], []
 
     def _let_go(self) -> None:
         tasks, self._tasks = self._tasks, []
