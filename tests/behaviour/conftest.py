@@ -132,12 +132,13 @@ class House:
         drawn = any(isinstance(event, ev.SideEffectRecorded) for event in record.events)
         if builds <= {app.registry.build_id()} and not drawn:  # else it would decide anew what other code decided, or draw anew
             replay_warm(definition, record.events, row.workflow_id)
-        if definition.fn.__qualname__.isidentifier():
+        source = definition.cls or definition.fn
+        if source.__qualname__.isidentifier():
             self.exported.append(
                 {
                     "file": inspect.getfile(definition.fn),
                     "module": definition.fn.__module__,
-                    "name": definition.fn.__name__,
+                    "name": source.__name__,
                     "workflow_id": row.workflow_id,
                     "covered": covered,
                     "events": msgspec.json.encode(record.events).decode(),

@@ -10,18 +10,19 @@ import msgspec
 from perdure.core.events import AnyEvent
 from perdure.core.state import is_closing
 from perdure.replay.history import replay_history
-from perdure.sdk.workflow import Workflow
+from perdure.sdk.workflow import workflow_of
 
 
 def definitions(file: str, name: str) -> dict[str, Any]:
-    """Workflows of a file by the name of their function. The module gets the name it had, so that its exceptions are found again."""
+    """Workflows of a file by the name of their function or class. The module gets the name it had, so that its exceptions are found again."""
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
-    return {thing.fn.__name__: thing for thing in vars(module).values() if isinstance(thing, Workflow)}
+    found = [definition for thing in vars(module).values() if (definition := workflow_of(thing)) is not None]
+    return {(definition.cls or definition.fn).__name__: definition for definition in found}
 
 
 def main() -> None:

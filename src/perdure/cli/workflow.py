@@ -88,7 +88,7 @@ async def signal(
     Args:
         id: The workflow id.
         name: The signal's name.
-        input: Its value, as JSON; null when left out.
+        input: Its value, as JSON; none when left out.
         signal_id: The same signal id to the same workflow id is delivered once.
         run: A run of it; the current one when left out.
     """
@@ -99,8 +99,7 @@ async def signal(
     if len(values) > 1:
         raise InvalidArgument("a signal has one value: give --input once")
     async with connected(place) as client:
-        value = values[0] if values else None
-        await client.handle(identified(id), run).signal(name, value, signal_id=signal_id)
+        await client.handle(identified(id), run).signal(name, *values, signal_id=signal_id)
     return _done(id, f"signal {name!r} taken", output)
 
 

@@ -37,6 +37,9 @@ CALLBACKS_MAX: Final = 1_000_000
 NEVER_US: Final = 250_000_000_000_000_000
 """Delays of this many microseconds (8,000 years) and more never end: no calendar has their date."""
 
+READ_ONLY: Final = "a query, validator or predicate"
+"""Where code may look at the run and ask nothing of it."""
+
 _PRUNE_TASKS_AT: Final = 8
 
 
@@ -66,6 +69,7 @@ class WorkflowLoop(RefusedCalls):
         "_task_number",
         "_tasks",
         "importing",
+        "place",
         "spoiled",
         "unguarded_depth",
         "unhandled",
@@ -95,6 +99,8 @@ class WorkflowLoop(RefusedCalls):
         """Above zero while perdure's own work runs inside an activation."""
         self.importing = False
         """True once this activation began to import a module: guards then look whether they are asked by it."""
+        self.place = ""
+        """The read-only place whose code runs now, in words; empty everywhere else."""
         self.spoiled = False
         """True once waking or scheduling was refused half-way (a query that set an event, say): the history is right, this memory of
         it may not be. The runner must be thrown away, and rebuilt by replay."""
@@ -117,20 +123,29 @@ class WorkflowLoop(RefusedCalls):
                 self._leave(outer)
 
     def call_inside(self, function: Callable[..., T], *args: Any) -> T:
-        """Call workflow code straight, with this loop running and guards up: for queries, validators, predicates."""
+        """Call workflow code straight, with this loop running and guards up: for queries and predicates."""
         outer = self._enter()
         try:
             return function(*args)
         finally:
             self._leave(outer)
 
-    def call_read_only(self, function: Callable[..., T], *args: Any) -> T:
-        """As `call_inside`, but what would start or wake anything raises `NondeterminismError`. Not recorded: nothing happened."""
-        self._accepts = False
+    def call_read_only(self, function: Callable[..., T], *args: Any, place: str = READ_ONLY) -> T:
+        """As `call_inside`, and as `read_only`."""
+        found: T = self.call_inside(self.read_only, place, function, *args)
+        return found
+
+    def read_only(self, place: str, function: Callable[..., T], *args: Any) -> T:
+        """Call, inside an activation, what may start or wake nothing: that raises `NondeterminismError` naming the `place`.
+
+        It is no violation: nothing happened.
+        """
+        outer, self.place, self._accepts = self.place, place, False
         try:
-            return self.call_inside(function, *args)
+            return function(*args)
         finally:
-            self._accepts = not self._closed
+            self.place = outer
+            self._accepts = not outer and not self._closed
 
     def _enter(self) -> "_Outer":
         """Become the running loop of this thread; what is to be put back later is returned."""
@@ -254,9 +269,7 @@ class WorkflowLoop(RefusedCalls):
         if self._closed:
             raise NondeterminismError(f"{what}: the run was put aside")
         if not self._accepts:
-            raise NondeterminismError(
-                f"{what} is not allowed in a query, validator or predicate ({user_line(sys._getframe(2))})"
-            )
+            raise NondeterminismError(f"{what} is not allowed in {self.place or READ_ONLY} ({user_line(sys._getframe(2))})")
 
     def time(self) -> float:
         """Seconds since the run's start, as recorded in its history."""

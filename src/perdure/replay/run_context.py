@@ -4,10 +4,11 @@ Every method either reads what was fed or asks the matcher for a command; none k
 """
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Callable, Generator
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
@@ -16,11 +17,19 @@ from perdure.core.errors import NondeterminismError
 from perdure.core.events import Attribute, SignalReceived, Started
 from perdure.core.machine.attributes import merged
 from perdure.core.payload import Payload
+from perdure.core.requests import SetAside
+from perdure.replay.frames import user_line
 from perdure.replay.handles import LoopTimer
 from perdure.replay.loop import WorkflowLoop
 from perdure.replay.matcher import Asked, Matcher
+from perdure.replay.predicates import Predicates
 from perdure.sdk.attributes import refuse_too_many
 from perdure.sdk.context import ActivityAnswer, WorkflowInfo
+
+T = TypeVar("T")
+
+MAKING: Final = "__init__ of a workflow"
+"""The read-only place in which chance may be drawn: it is passed once in every life of a run."""
 
 
 class ContinueAsNewRequested(BaseException):
@@ -42,11 +51,15 @@ class RunContext:
         "covered",
         "datetimes",
         "definition",
+        "handlers_running",
         "history_bytes",
+        "instance",
         "loop",
         "matcher",
         "namespace",
+        "predicates",
         "seed",
+        "set_aside",
         "signals",
         "started",
         "time",
@@ -68,6 +81,14 @@ class RunContext:
         self.history_bytes = 0
         self.changes: dict[str, int] | None = None
         self.signals: dict[str, _Line] | None = None
+        self.instance: Any = None
+        """The object of a workflow class, once it is made."""
+        self.handlers_running = 0
+        """Handlers that have begun and not ended."""
+        self.predicates: Predicates | None = None
+        """What `wait_until` waits for; None while nobody does."""
+        self.set_aside: list[SetAside] | None = None
+        """Signals that did not fit their handlers, to be noted with the next decision."""
         self._random: Random | None = None
         self.loop = WorkflowLoop(start_timer=self._start_timer, cancel_timer=self._cancel_timer, now=self.elapsed)
         self.loop.workflow_context = self
@@ -102,12 +123,48 @@ class RunContext:
         return self.time
 
     def random(self) -> Random:
+        if self.loop.place and self.loop.place != MAKING:
+            self.refuse_asking("drawing chance")
         if self._random is None:
             self._random = Random(self.seed)  # noqa: S311 – the run's own, seeded generator: determinism, not secrecy
         return self._random
 
     def is_replaying(self) -> bool:
         return self.at <= self.covered
+
+    # ------------------------------------------------------------------------------------------------------ read-only places
+
+    def make(self, cls: type) -> Any:
+        """The run's instance. What its `__init__` raises is the run's affair."""
+        self.instance = self.read_only(MAKING, cls)
+        return self.instance
+
+    def read_only(self, place: str, function: Callable[..., T], *args: Any) -> T:
+        """Call, inside an activation, what may look at the run but ask nothing of it: no commands, tasks, wakes, chance.
+
+        Raises `NondeterminismError`, naming the place, when it tries.
+        """
+        asked = len(self.matcher.asked)
+        drawn = self._random.getstate() if self._random is not None and place != MAKING else None
+        try:
+            return self.loop.read_only(place, function, *args)
+        finally:
+            if len(self.matcher.asked) != asked:
+                del self.matcher.asked[asked:]
+                raise NondeterminismError(f"asking for something durable is not allowed in {place}")
+            if drawn is not None and self._random is not None and self._random.getstate() != drawn:
+                self._random.setstate(drawn)
+                raise NondeterminismError(f"drawing chance is not allowed in {place}")
+
+    def refuse_asking(self, what: str) -> None:
+        """Raise where code may ask for nothing. `what` is asked for now."""
+        if self.loop.place:
+            raise NondeterminismError(f"{what} is not allowed in {self.loop.place} ({user_line(sys._getframe(1))})")
+
+    async def wait_until(self, predicate: Callable[[], object]) -> None:
+        if self.predicates is None:
+            self.predicates = Predicates(self)
+        await self.predicates.wait(predicate)
 
     # ---------------------------------------------------------------------------------------------- activities, timers
 
@@ -183,6 +240,11 @@ class RunContext:
                 return
         line.kept.appendleft(signal)
 
+    def put_aside(self, aside: SetAside) -> None:
+        """A signal's value did not fit its handler. Noted once: a decision that was made already has noted it."""
+        if aside.command > self.covered:
+            self.set_aside = [*(self.set_aside or ()), aside]
+
     def untaken(self) -> tuple[SignalReceived, ...]:
         """Signals fed that no code took, in history order."""
         kept = [signal for line in (self.signals or {}).values() for signal in line.kept]
@@ -191,6 +253,7 @@ class RunContext:
     # ------------------------------------------------------------------------------------------- versions, side effects
 
     def version(self, change_id: str, lowest: int, highest: int) -> int:
+        self.refuse_asking("version()")
         if self.changes is None:
             self.changes = {}
         taken = self.changes.get(change_id)
@@ -214,6 +277,7 @@ class RunContext:
         return taken
 
     def side_effect(self, produce: Callable[[], Payload]) -> Payload:
+        self.refuse_asking("side_effect()")
         recorded = self.matcher.side_effect(self.at)
         result = produce() if recorded is None else recorded.result
         self.matcher.ask(cm.RecordSideEffect(at=self.at, result=result))
@@ -222,6 +286,7 @@ class RunContext:
     # ------------------------------------------------------------------------------------------- what others see of it
 
     def set_attributes(self, attributes: dict[str, Attribute], datetimes: tuple[str, ...]) -> None:
+        self.refuse_asking("set_attributes()")
         command = cm.SetAttributes(at=self.at, attributes=attributes, datetimes=datetimes)
         after, named = merged(self.attributes, self.datetimes, command)
         refuse_too_many(len(after), "set_attributes")
@@ -229,11 +294,13 @@ class RunContext:
         self.attributes, self.datetimes = after, named
 
     def set_details(self, details: str) -> None:
+        self.refuse_asking("set_details()")
         self.matcher.ask(cm.SetDetails(at=self.at, details=details))
 
     # ---------------------------------------------------------------------------------------------------------- the end
 
     def continue_as_new(self, command: cm.ContinueAsNew) -> NoReturn:
+        self.refuse_asking("continue_as_new()")
         raise ContinueAsNewRequested(replace(command, at=self.at))
 
 

@@ -4,7 +4,7 @@ A runner holds one run warm. It is given events (`advance`), may be fed a fact i
 that are new (`take`) and how the code ended (`ending`). It does no I/O and never looks at a clock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +13,7 @@ from perdure.core import events as ev
 from perdure.core.errors import NondeterminismError
 from perdure.core.payload import Payload
 from perdure.replay import guards
+from perdure.replay.handling import handle
 from perdure.replay.matcher import Matcher
 from perdure.replay.mismatch import Mismatch, Stale, in_words
 from perdure.replay.run_context import ContinueAsNewRequested, RunContext
@@ -31,7 +32,17 @@ class Definition(Protocol):
 
     @property
     def fn(self) -> Any:
-        """The async function itself."""
+        """The async function itself; of a class its run method, which takes the instance first."""
+        ...
+
+    @property
+    def cls(self) -> type | None:
+        """The class, where there is one."""
+        ...
+
+    @property
+    def signals(self) -> Mapping[str, Any]:
+        """Signal handlers by name."""
         ...
 
     @property
@@ -41,10 +52,21 @@ class Definition(Protocol):
 
 
 class Runner:
-    """One run, warm. `length` is the number of the last event held; every input up to it has been fed unless the code has continued
-    as new. Raises `Mismatch`, `OldBuild` or `Stale` when it cannot go on; it must then be thrown away (`close`)."""
+    """One run, warm. `length` is the number of the last event held; every input up to it has been fed unless the code is `over`. Raises `Mismatch`, `OldBuild` or `Stale` when it cannot go on; it must then be thrown away (`close`)."""
 
-    __slots__ = ("_cancel_reason", "_main", "context", "decided", "ending", "fed", "length", "matcher")
+    __slots__ = (
+        "_cancel_reason",
+        "_fault",
+        "_main",
+        "context",
+        "decided",
+        "ending",
+        "fed",
+        "length",
+        "matcher",
+        "over",
+        "unfed",
+    )
 
     def __init__(
         self, definition: Definition, namespace: str, workflow_id: str, started: ev.Started, *, strict: bool = False
@@ -57,13 +79,14 @@ class Runner:
         self.decided = 0
         """`based_on` of the last decision seen in the history."""
         self.ending: cm.ClosingCommand | None = None
+        self.over = False
+        """The code has continued as new, or a handler has failed: nothing after that input is fed."""
+        self.unfed = 0
+        """Signals that were not fed for that."""
         self._main: asyncio.Task[Any] | None = None
+        self._fault: BaseException | None = None
+        """What left a handler."""
         self._cancel_reason = ""
-
-    @property
-    def continued(self) -> bool:
-        """The code has asked to continue as new: nothing after that input is fed."""
-        return type(self.ending) is cm.ContinueAsNew
 
     def advance(self, events: Sequence[Any], covered: int) -> None:
         """Take over what follows `length`: first all commands recorded, so that looking ahead is possible, then the inputs in order."""
@@ -84,8 +107,10 @@ class Runner:
         if events and events[-1].id > self.length:
             self.length = events[-1].id
         for event in inputs:
-            if event.id > self.fed and not self.continued:
+            if event.id > self.fed and not self.over:
                 self.feed(event)
+            elif self.over and type(event) is ev.SignalReceived:
+                self.unfed += 1
 
     def feed_fact(self, event: ev.ActivityCompleted) -> None:
         """Feed a result the worker holds and will report, numbered and timed as it is going to be recorded."""
@@ -101,10 +126,12 @@ class Runner:
             context.time = event.time
         _FEED[type(event)](self, event)
         context.loop.run_until_idle()
+        if context.predicates is not None:
+            context.predicates.run()
         if context.loop.violations:
             raise Mismatch(context.loop.violations[0])
         self.matcher.settle(event.id)
-        if self.ending is None and self._main is not None and self._main.done():
+        if self.ending is None and self._main is not None and (self._fault is not None or self._main.done()):
             self.ending = self._ended(self._main)
 
     def take(self) -> tuple[cm.AnyCommand, ...]:
@@ -120,7 +147,7 @@ class Runner:
     def _start(self, event: ev.Started) -> None:
         definition = self.context.definition
         self._main = self.context.loop.create_task(
-            _main(definition, event),
+            _main(definition, event, self.context),
             name=event.workflow_type,
             context=Context(),
         )
@@ -136,7 +163,17 @@ class Runner:
             asked.waiter.fire()
 
     def _signal(self, event: ev.SignalReceived) -> None:
-        self.context.signalled(event)
+        context = self.context
+        handler = context.definition.signals.get(event.name)
+        if handler is None or context.instance is None:
+            context.signalled(event)
+        else:
+            handle(context, handler, event, self._failed)
+
+    def _failed(self, error: BaseException) -> None:
+        """A handler was left by an exception: it ends the run here, as if main had raised it. The first one counts."""
+        if self._fault is None:
+            self._fault = error
 
     def _cancel(self, event: ev.CancelRequested) -> None:
         if self._main is not None and not self._main.done():
@@ -150,12 +187,19 @@ class Runner:
 
     def _ended(self, main: "asyncio.Task[Any]") -> cm.ClosingCommand:
         at = self.context.at
+        if self._fault is not None:
+            self.over = True
+            return self._ended_by(self._fault, at)
         if main.cancelled():
             return cm.CancelWorkflow(at=at, reason=self._cancel_reason)
         error = main.exception()
         if error is None:
             return cm.CompleteWorkflow(at=at, result=main.result())
+        return self._ended_by(error, at)
+
+    def _ended_by(self, error: BaseException, at: int) -> cm.ClosingCommand:
         if isinstance(error, ContinueAsNewRequested):
+            self.over = True
             untaken = tuple(signal.id for signal in self.context.untaken())
             return cm.ContinueAsNew(
                 at=at,
@@ -169,11 +213,12 @@ class Runner:
         return cm.FailWorkflow(at=at, failure=to_failure(error))
 
 
-async def _main(definition: Definition, started: ev.Started) -> Payload:
-    """The run's main task: arguments decoded, the author's function awaited, its result encoded."""
+async def _main(definition: Definition, started: ev.Started, context: RunContext) -> Payload:
+    """The run's main task: the instance made, arguments decoded, the author's function awaited, its result encoded."""
     signature = definition.signature
+    instance = () if definition.cls is None else (context.make(definition.cls),)
     args, kwargs = signature.unbind(started.input, started.keywords)
-    result = await definition.fn(*args, **kwargs)
+    result = await definition.fn(*instance, *args, **kwargs)
     return signature.encode_result(result, f"result of {definition.name}")
 
 

@@ -15,10 +15,12 @@ from perdure.sdk.completing import ActivityCompletion
 from perdure.sdk.context import refuse_in_workflow
 from perdure.sdk.duration import Duration, bound, instant
 from perdure.sdk.handle import Handle
+from perdure.sdk.handlers import SignalCall, SignalHandler
+from perdure.sdk.messages import message_of
 from perdure.sdk.options import PRIORITY_MAX, choice, free_text, identifier, whole
 from perdure.sdk.payloads import CONVERTER
 from perdure.sdk.views import WorkflowSummary, summary_of
-from perdure.sdk.workflow import Workflow
+from perdure.sdk.workflow import Workflow, workflow_of
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -177,7 +179,7 @@ class Client(ActivityCompletion):
     async def signal_with_start(
         self,
         call: Call[R],
-        signal: str,
+        signal: SignalCall | str,
         value: Any = None,
         *,
         id: str,
@@ -186,7 +188,7 @@ class Client(ActivityCompletion):
     ) -> Handle[R]:
         """Signal the open run of `id`, or start one whose first message it is. A remembered `signal_id` starts and signals nothing."""
         _refuse_start("client.signal_with_start()", call)
-        body = self.signal_body(signal, value, signal_id)
+        body = self.signal_body(signal, () if isinstance(signal, SignalCall) and value is None else (value,), {}, signal_id)
         given: dict[str, Any] = {**options, "id": id, "on_conflict": "attach", "signal": body}
         return await self._start("client.signal_with_start()", call, (), given)
 
@@ -234,11 +236,13 @@ class Client(ActivityCompletion):
         )
         return request, definition
 
-    def signal_body(self, name: Any, value: Any, signal_id: str | None) -> SignalBody:
-        """A signal as it travels: one value, under an id that is fresh when none is given."""
+    def signal_body(self, signal: Any, args: tuple[Any, ...], keywords: dict[str, Any], signal_id: str | None) -> SignalBody:
+        """A signal as it travels, under an id that is fresh when none is given."""
+        name, values, named = message_of(signal, args, keywords, SignalHandler, SignalCall)
         return SignalBody(
-            name=identifier(name, "signal name"),
-            input=(CONVERTER.encode(value, f"signal {name}"),),
+            name=name,
+            input=values,
+            keywords=named,
             signal_id=self._chance.token() if signal_id is None else identifier(signal_id, "signal id"),
         )
 
@@ -253,7 +257,7 @@ class Client(ActivityCompletion):
 
         Raises `InvalidArgument` for what can be no id.
         """
-        definition = cast("Workflow[..., Any]", workflow) if isinstance(workflow, Workflow) else None
+        definition = workflow_of(workflow)
         return Handle(
             self,
             identifier(id, "workflow id"),
@@ -346,6 +350,9 @@ def _target(workflow: Any, args: tuple[Any, ...]) -> tuple[str, Workflow[..., An
     if isinstance(workflow, str):
         name = identifier(workflow, "workflow type")
         return name, None, tuple(CONVERTER.encode(value, f"{name} argument {n}") for n, value in enumerate(args, 1)), {}
+    if (made := workflow_of(workflow)) is not None:
+        run = f"{made.__qualname__}.{made.fn.__name__}"
+        raise InvalidArgument(f"start {run}(…), not the class: {made.__qualname__}(…) would only make an object")
     raise InvalidArgument(f"start takes a workflow call, a workflow or a type name, not {workflow!r}")
 
 

@@ -80,6 +80,15 @@ class WorkflowContext(Protocol):
         """A future of the next signal of that name that nobody took; cancelling it gives up the place in line."""
         ...
 
+    async def wait_until(self, predicate: Callable[[], object]) -> None:
+        """Return when `predicate` holds, tried now and after each input; it may ask nothing of the run."""
+        ...
+
+    @property
+    def handlers_running(self) -> int:
+        """Handlers of signals and updates that have begun and not ended."""
+        ...
+
     def version(self, change_id: str, lowest: int, highest: int) -> int:
         """The version this run takes for `change_id`; 0 = code from before any version."""
         ...

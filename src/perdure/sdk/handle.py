@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable  # noqa: TC003 – read by whoever asks for the hints of a method
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from perdure.core.requests import RequestCancel, ResumeWorkflow, SignalWorkflow, TerminateWorkflow
 from perdure.sdk.duration import Duration, length
@@ -14,9 +15,13 @@ from perdure.sdk.views import HistoryEntry, WorkflowDescription, entries_of, vie
 
 if TYPE_CHECKING:
     from perdure.sdk.client import Client
+    from perdure.sdk.handlers import SignalCall
     from perdure.sdk.workflow import Workflow
 
 R_co = TypeVar("R_co", covariant=True)
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 
 
 class Handle(Generic[R_co]):
@@ -63,8 +68,24 @@ class Handle(Generic[R_co]):
                 raise TimeoutError(f"workflow {self.id!r} has not ended within {seconds:g} s; it goes on") from error
         return outcome_of(self.id, found, self._workflow)  # type: ignore[no-any-return]
 
-    async def signal(self, name: str, value: Any = None, *, signal_id: str | None = None) -> None:
+    @overload
+    async def signal(self, signal: SignalCall, /, *, signal_id: str | None = None) -> None: ...
+    @overload
+    async def signal(self, signal: str, /, value: Any = None, *, signal_id: str | None = None) -> None: ...
+    @overload
+    async def signal(self, signal: Callable[[], SignalCall], /, *, signal_id: str | None = None) -> None: ...
+    @overload
+    async def signal(self, signal: Callable[[A], SignalCall], a: A, /, *, signal_id: str | None = None) -> None: ...
+    @overload
+    async def signal(self, signal: Callable[[A, B], SignalCall], a: A, b: B, /, *, signal_id: str | None = None) -> None: ...
+    @overload
+    async def signal(
+        self, signal: Callable[[A, B, C], SignalCall], a: A, b: B, c: C, /, *, signal_id: str | None = None
+    ) -> None: ...
+    async def signal(self, signal: Any, /, *args: Any, signal_id: str | None = None, **value: Any) -> None:
         """Send a signal; acknowledged when it is durable. The same `signal_id` to this workflow id is delivered once.
+
+        `signal` is a call (`Cart.add("x")`), a handler with its positional arguments, or a name with one value.
 
         Raises `WorkflowClosed`, `NotFound`, `LimitExceeded` (too many unread), `InvalidArgument`, `PayloadTooLarge`.
         """
@@ -74,7 +95,7 @@ class Handle(Generic[R_co]):
                 namespace=self._client.namespace,
                 workflow_id=self.id,
                 run_id=self._pinned,
-                signal=self._client.signal_body(name, value, signal_id),
+                signal=self._client.signal_body(signal, args, value, signal_id),
             )
         )
 

@@ -11,7 +11,7 @@ from perdure.core.errors import InvalidArgument
 from perdure.sdk.activity import Activity
 from perdure.sdk.fingerprint import Fingerprint
 from perdure.sdk.options import identifier
-from perdure.sdk.workflow import Workflow
+from perdure.sdk.workflow import Workflow, workflow_of
 
 Definition: TypeAlias = Activity[..., Any] | Workflow[..., Any]
 
@@ -70,7 +70,7 @@ class Registry:
             fingerprint = Fingerprint()
             for name, definition in sorted(self._definitions.items()):
                 fingerprint.text("activity" if isinstance(definition, Activity) else "workflow", name)
-                fingerprint.code_of(definition.fn)
+                _add_code(fingerprint, definition)
             self._build_id = fingerprint.digest()
         return self._build_id
 
@@ -80,8 +80,8 @@ def _definitions(thing: object) -> list[Definition]:
         if thing.is_loose:
             raise InvalidArgument(f"{thing.__qualname__} is a method: register an instance of its class")
         return [thing]
-    if isinstance(thing, Workflow):
-        return [thing]
+    if (workflow := workflow_of(thing)) is not None:
+        return [workflow]
     found = _of_module(thing) if isinstance(thing, ModuleType) else _of_object(thing)
     if not found:
         raise InvalidArgument(f"nothing to register in {thing!r}: neither @activity nor @workflow")
@@ -89,8 +89,10 @@ def _definitions(thing: object) -> list[Definition]:
 
 
 def _of_module(module: ModuleType) -> list[Definition]:
-    members = vars(module).values()
-    return [member for member in members if isinstance(member, (Activity, Workflow)) and member.__module__ == module.__name__]
+    members: list[Definition | None] = [
+        member if isinstance(member, Activity) else workflow_of(member) for member in vars(module).values()
+    ]
+    return [member for member in members if member is not None and member.__module__ == module.__name__]
 
 
 def _of_object(thing: object) -> list[Definition]:
@@ -103,7 +105,19 @@ def _of_object(thing: object) -> list[Definition]:
 
 
 def _same(one: Definition, other: Definition) -> bool:
-    return type(one) is type(other) and one.fn == other.fn
+    return type(one) is type(other) and one.fn == other.fn and getattr(one, "cls", None) is getattr(other, "cls", None)
+
+
+def _add_code(fingerprint: Fingerprint, definition: Definition) -> None:
+    if not isinstance(definition, Workflow) or definition.cls is None:
+        fingerprint.code_of(definition.fn)
+        return
+    fingerprint.code_of(definition.cls)
+    handlers = [*definition.signals.values(), *definition.queries.values(), *definition.updates.values()]
+    for handler in handlers:  # those of a base class in another package too
+        fingerprint.text(handler.kind, handler.name)
+        fingerprint.code_of(handler.fn)
+        fingerprint.code_of(getattr(handler, "check", None))
 
 
 def _place(definition: Definition) -> str:

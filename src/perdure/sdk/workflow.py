@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from functools import cached_property, update_wrapper
 from random import Random
-from typing import Any, Final, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Final, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
 from perdure.core.commands import ContinueAsNew
@@ -20,8 +20,20 @@ from perdure.core.retry import RetryPolicy
 from perdure.core.texts import DETAILS_CHARS_MAX
 from perdure.sdk.attributes import AttributeValue, written
 from perdure.sdk.call import Call
+from perdure.sdk.class_form import RunMethod, definition_of, form_of, keep
 from perdure.sdk.context import WorkflowContext, current_workflow
 from perdure.sdk.duration import Duration, aware, bound, instant, microseconds
+from perdure.sdk.handlers import (
+    NO_QUERIES,
+    NO_SIGNALS,
+    NO_UPDATES,
+    QueryDecorator,
+    QueryHandler,
+    SignalDecorator,
+    SignalHandler,
+    UpdateDecorator,
+    UpdateHandler,
+)
 from perdure.sdk.info import RunInfo
 from perdure.sdk.logger import WORKFLOW_LOGGER, WorkflowLogger
 from perdure.sdk.options import WorkflowOptions, free_text, identifier, refuse_unknown, whole
@@ -32,30 +44,51 @@ from perdure.sdk.saga import Saga
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+C = TypeVar("C", bound=type)
 
 VERSION_MAX: Final = 2**63 - 1
 """The largest integer that is sure to be read back wherever JSON is."""
 
 
 class Workflow(Generic[P, R]):
-    """A decorated workflow function. Calling it gives a `Call[R]` for `client.start` and `client.execute`.
+    """A decorated workflow function or class. Calling it gives a `Call[R]` for `client.start` and `client.execute`.
 
     `fn` is the function itself, `name` the type name; `queue` (empty: the start's), `timeout` (microseconds, 0: none) and `retry` are
-    what a start takes unless it says otherwise.
+    what a start takes unless it says otherwise. In class form `cls` is the class, `fn` its run method, which takes the instance first,
+    and `signals`, `queries` and `updates` are its handlers by name.
     """
 
-    fn: Callable[P, Coroutine[Any, Any, R]]
+    fn: Callable[..., Coroutine[Any, Any, R]]
+    cls: type | None = None
+    signals: Mapping[str, SignalHandler[..., Any]] = NO_SIGNALS
+    queries: Mapping[str, QueryHandler[..., Any]] = NO_QUERIES
+    updates: Mapping[str, UpdateHandler[..., Any, Any]] = NO_UPDATES
     name: str
     queue: str
     timeout: int
     retry: RetryPolicy | None
+    __name__: str
     __qualname__: str
 
     def __init__(self, fn: Callable[P, Coroutine[Any, Any, R]], options: WorkflowOptions) -> None:
         update_wrapper(self, fn)
-        name, queue = options.get("name"), options.get("queue")
         self.fn = fn
-        self.name = identifier(fn.__name__ if name is None else name, "workflow name")
+        self._take(options)
+
+    @classmethod
+    def of_class(cls, form: type, options: WorkflowOptions) -> "Workflow[..., Any]":
+        """The workflow that a class is. Raises `InvalidArgument` for what cannot be one."""
+        definition: Workflow[..., Any] = cls.__new__(cls)
+        update_wrapper(definition, form, updated=())
+        definition.cls = form
+        run, definition.signals, definition.queries, definition.updates = form_of(form)
+        definition.fn = run.fn
+        definition._take(options)
+        return definition
+
+    def _take(self, options: WorkflowOptions) -> None:
+        name, queue = options.get("name"), options.get("queue")
+        self.name = identifier(self.__name__ if name is None else name, "workflow name")
         self.queue = "" if queue is None else identifier(queue, "queue")
         self.timeout = bound(options.get("timeout"), "timeout")
         if options.get("retry") is not None:
@@ -67,7 +100,7 @@ class Workflow(Generic[P, R]):
     @cached_property
     def signature(self) -> Signature:
         """How arguments and result travel. Made at the first use: hints may name classes that are defined further down."""
-        return Signature.of(self.fn)
+        return Signature.of(self.fn, skip_self=self.cls is not None)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         return Call(self, args, kwargs)
@@ -76,7 +109,7 @@ class Workflow(Generic[P, R]):
         """The coroutine of one call outside workflow code: the function's own."""
         if context is not None:
             raise InvalidArgument(f"{self.name} was awaited in a workflow: child workflows are not available in this version")
-        return cast("Callable[..., Coroutine[Any, Any, Any]]", self.fn)(*args, **kwargs)
+        return self.fn(*args, **kwargs) if self.cls is None else self.fn(self.cls(), *args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<workflow {self.name}>"
@@ -85,6 +118,9 @@ class Workflow(Generic[P, R]):
 class WorkflowDecorator(Protocol):
     """What `@workflow(…)` with options gives."""
 
+    @overload
+    def __call__(self, fn: C, /) -> C: ...
+    @overload
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
 
 
@@ -92,19 +128,69 @@ class WorkflowNamespace:
     """`workflow`: the decorator, and the verbs of a running workflow. The verbs raise `OutsideContext` where none runs."""
 
     @overload
+    def __call__(self, fn: C, /) -> C: ...
+    @overload
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
     @overload
     def __call__(self, /, **options: Unpack[WorkflowOptions]) -> WorkflowDecorator: ...
     def __call__(self, fn: Any = None, /, **options: Any) -> Any:
-        """Make an async function a workflow. Raises `InvalidArgument` for what cannot be one and for options out of their bounds."""
+        """Make an async function a workflow, or a class with one `@workflow.run` method, which stays the class it is.
+
+        Raises `InvalidArgument` for what cannot be one and for options out of their bounds.
+        """
         given = cast("WorkflowOptions", options)
         refuse_unknown(given, WorkflowOptions.__optional_keys__, "a workflow")
 
-        def decorate(fn: Any) -> Workflow[..., Any]:
+        def decorate(fn: Any) -> Any:
+            if isinstance(fn, type):
+                keep(Workflow.of_class(fn, given))
+                return fn
             _check(fn)
             return Workflow(fn, given)
 
         return decorate if fn is None else decorate(fn)
+
+    def run(self, fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /) -> RunMethod[P, R]:
+        """Marks the async method of a workflow class that is its main: it takes the run's input and gives its result."""
+        return RunMethod(fn)
+
+    @overload
+    def signal(
+        self, fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, None]], /
+    ) -> SignalHandler[P, Coroutine[Any, Any, None]]: ...
+    @overload
+    def signal(self, fn: Callable[Concatenate[Any, P], None], /) -> SignalHandler[P, None]: ...
+    @overload
+    def signal(self, /, *, name: str | None = None) -> SignalDecorator: ...
+    def signal(self, fn: Any = None, /, *, name: str | None = None) -> Any:
+        """Makes a method of a workflow class take the signals of its name (or of `name`), in the order of the history.
+
+        An async one runs as a task of the run. An exception that leaves it fails the run, as if main had raised it.
+        """
+        return SignalDecorator(name) if fn is None else SignalHandler(fn, name)
+
+    @overload
+    def query(self, fn: Callable[Concatenate[Any, P], R], /) -> QueryHandler[P, R]: ...
+    @overload
+    def query(self, /, *, name: str | None = None) -> QueryDecorator: ...
+    def query(self, fn: Any = None, /, *, name: str | None = None) -> Any:
+        """Makes a plain method of a workflow class answer queries of its name (or of `name`). It must change nothing."""
+        return QueryDecorator(name) if fn is None else QueryHandler(fn, name)
+
+    @overload
+    def update(
+        self, fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /
+    ) -> UpdateHandler[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def update(self, fn: Callable[Concatenate[Any, P], R], /) -> UpdateHandler[P, R, R]: ...
+    @overload
+    def update(self, /, *, name: str | None = None) -> UpdateDecorator: ...
+    def update(self, fn: Any = None, /, *, name: str | None = None) -> Any:
+        """Makes a method of a workflow class carry out updates of its name (or of `name`); `@that_method.validator` may refuse them."""
+        if fn is None:
+            return UpdateDecorator(name)
+        handler: UpdateHandler[..., Any, Any] = UpdateHandler(fn, name)
+        return handler
 
     def info(self) -> RunInfo:
         """What this run knows of itself, as of the input being fed."""
@@ -156,6 +242,21 @@ class WorkflowNamespace:
         """
         signal = await _running("receive").receive(identifier(name, "signal name"))
         return CONVERTER.decode(_value(signal), type, f"signal {name}")
+
+    async def wait_until(self, predicate: Callable[[], object]) -> None:
+        """Return when `predicate()` is true, at once when it is already; `asyncio.timeout` around it bounds the wait.
+
+        It is tried after each input, in the order of the waits, and must only look: asking for anything durable, making tasks or drawing
+        chance in it raises `NondeterminismError`. What it raises is raised here. Raises `InvalidArgument` for an async one.
+        """
+        context = _running("wait_until")
+        if inspect.iscoroutinefunction(predicate) or not callable(cast("object", predicate)):
+            raise InvalidArgument(f"wait_until takes a plain function without arguments, not {predicate!r}")
+        await context.wait_until(predicate)
+
+    def all_handlers_finished(self) -> bool:
+        """True when no async handler of this run is under way; wait until then before you return or continue as new."""
+        return _running("all_handlers_finished").handlers_running == 0
 
     def version(self, change_id: str, min: int, max: int) -> int:
         """Which variant of a change this run takes: `max` in new runs, what was recorded in old ones, 0 where the change came later.
@@ -260,13 +361,18 @@ def _result_type(fn: Callable[[], Any]) -> Any:
 
 
 def _check(fn: object) -> None:
-    if isinstance(fn, type):
-        raise InvalidArgument(f"@workflow on class {fn.__name__}: the class form is not available in this version")
     for wrapper in (staticmethod, classmethod):
         if isinstance(fn, wrapper):
             raise InvalidArgument(f"@workflow stands below @{wrapper.__name__}, next to the function")
     if isinstance(fn, Workflow) or not inspect.iscoroutinefunction(fn):
-        raise InvalidArgument(f"@workflow takes an async function, not {fn!r}")
+        raise InvalidArgument(f"@workflow takes an async function or a class, not {fn!r}")
+
+
+def workflow_of(thing: object) -> Workflow[..., Any] | None:
+    """The definition that a workflow or a workflow class stands for; None for anything else."""
+    if isinstance(thing, Workflow):
+        return cast("Workflow[..., Any]", thing)
+    return definition_of(thing) if isinstance(thing, type) else None
 
 
 workflow = WorkflowNamespace()

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from perdure.core.commands import ClosingCommand, ScheduleActivity
 from perdure.core.events import ActivityCompleted
-from perdure.core.requests import ActivitySucceeded, Commands, Step
+from perdure.core.requests import ActivitySucceeded, Commands, SetAside, Step
 from perdure.replay.mismatch import Mismatch, OldBuild, Stale
 from perdure.replay.watchdog import WatchedThread
 from perdure.worker.attempts import Fact
@@ -23,6 +23,8 @@ class Composition(Struct):
     closing: ClosingCommand | None = None
     scheduled: int = 0
     left: list[Fact] = []
+    set_aside: tuple[SetAside, ...] = ()
+    """Signals that did not fit their handlers."""
 
 
 def compose(
@@ -38,11 +40,13 @@ def compose(
     commands = runner.take()
     if token:
         body.steps.append(Commands(commands=commands))
+        if runner.context.set_aside is not None:
+            body.set_aside, runner.context.set_aside = tuple(runner.context.set_aside), None
     body.scheduled = _count_scheduled(commands)
     succeeded = [fact for fact in facts if isinstance(fact, ActivitySucceeded)]
     number = body.based_on + len(commands)
     for fact in succeeded:
-        if runner.continued or session.unfused_next or not fuse:
+        if runner.over or session.unfused_next or not fuse:
             session.unfused_next = False
             body.steps.append(fact)
             continue

@@ -311,6 +311,7 @@ class Decider:
             token=token,
             steps=tuple(body.steps),
             closing=body.closing,
+            notes=body.set_aside,
             room=room,
             queues=self._queues,
             incarnation=self._incarnation,
@@ -324,7 +325,7 @@ class Decider:
     def _closing_fields(self, session: Session, closing: Any) -> dict[str, Any]:
         untaken = session.runner.context.untaken()
         if type(closing) is not ContinueAsNew:
-            return {"untaken": len(untaken)}
+            return {"untaken": len(untaken) + session.runner.unfed}
         return {"carried": untaken, "next_run_id": self._chance.run_id(), "next_seed": self._chance.seed()}
 
     def _reported(

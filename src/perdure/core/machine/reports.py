@@ -222,6 +222,8 @@ class _Judge:
     def _outcome(self) -> Outcome:
         draft, run, report = self.draft, self.run, self.report
         closed = bool(draft.changes) or (bool(draft.events) and type(draft.events[-1]) in CLOSING_KINDS)
+        if report.notes and self.accepted and not draft.changes:
+            self._note_set_aside()
         if self.seen and not closed:
             self._see()
         decided = self._decided()
@@ -232,8 +234,6 @@ class _Judge:
             covered = self.seen
         if (decided != run.decided or self.seen) and not draft.changes:
             self._note_build()
-        if report.notes and self.accepted and not draft.changes:
-            self._note_set_aside()
         activities: tuple[ActivityClaim, ...] = ()
         length = draft.length
         if closed:
