@@ -12,7 +12,7 @@ from perdure.core.description import Description
 from perdure.core.errors import ResourceExhausted
 from perdure.core.events import AnyEvent
 from perdure.core.notes import AnyNote
-from perdure.core.replies import RunResult, Status
+from perdure.core.replies import RunResult, Status, UpdateResult
 from perdure.core.requests import AnyRequest
 from perdure.core.tasks import CancelNotice, Task
 from perdure.core.transition import Transition
@@ -291,6 +291,13 @@ class Frontend(Protocol):
 
     async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
         """Wait until the run (and with `follow` every run it continued as) has closed."""
+        ...
+
+    async def update_result(self, namespace: str, workflow_id: str, run_id: str, update_id: str) -> UpdateResult:
+        """Wait until an update that run has accepted is completed or failed.
+
+        Raises `Unavailable` when the run ended before the handler did, `NotFound` when it has accepted no such update.
+        """
         ...
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record: ...

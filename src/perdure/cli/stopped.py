@@ -16,7 +16,8 @@ from perdure.core.description import Description, describe, result_of
 from perdure.core.errors import NotFound, Unavailable
 from perdure.core.machine import apply, apply_transition
 from perdure.core.machine.targets import not_found
-from perdure.core.replies import RunResult
+from perdure.core.machine.updates import standing
+from perdure.core.replies import RunResult, UpdateResult
 from perdure.core.requests import AnyRequest
 from perdure.core.state import RunState, WorkflowState, is_closing
 from perdure.ports import Answer, AppendFile, Deliver, Record, RunFilter, RunPage, Subscription, TaskKind, Wake, WorkerIdentity
@@ -123,6 +124,15 @@ class StoppedFrontend:
             if not follow or not found.next_run_id:
                 return found
             run_id = found.next_run_id
+
+    async def update_result(self, namespace: str, workflow_id: str, run_id: str, update_id: str) -> UpdateResult:
+        record = await self.record(namespace, workflow_id, run_id)
+        found = standing(run_id, update_id, record.events)
+        if found is None:
+            raise NotFound(f"run {run_id} of workflow {workflow_id!r} has accepted no update {update_id!r}")
+        if found.status == "accepted":
+            raise self._unavailable(f"update {update_id!r} has not ended and ")
+        return found
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
         record = await (await self._opened()).record(namespace, workflow_id, run_id)

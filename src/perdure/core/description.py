@@ -10,7 +10,7 @@ from perdure.core.state import ActivityState, RunState, WorkflowState
 
 
 class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing an open run waits for. `kind`: activity, timer, decision, build, resume. Instants are microseconds; 0 = none."""
+    """One thing an open run waits for. `kind`: activity, timer, update (`name` is its id), decision, build, resume. Instants are microseconds; 0 = none."""
 
     kind: str
     command: int = 0
@@ -79,6 +79,10 @@ def _pending(run: RunState, now: int) -> list[Pending]:
     pending += [
         Pending(kind="timer", command=command, until=timer.due, summary=timer.summary) for command, timer in run.timers.items()
     ]
+    if run.updates:
+        pending += [
+            Pending(kind="update", command=command, name=name, state="running") for command, name in run.updates.items()
+        ]
     if run.quarantine is not None:
         note = run.quarantine
         words = "; ".join(f"{label} {text}" for label, text in (("expected", note.expected), ("found", note.found)) if text)

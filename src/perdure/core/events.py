@@ -179,6 +179,17 @@ class CancelRequested(Event, frozen=True, kw_only=True, omit_defaults=True, gc=F
     request_id: str = ""
 
 
+class UpdateBody(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An update as it is offered to the run's code."""
+
+    update_id: str
+    name: str
+    input: tuple[Payload, ...] = ()
+    keywords: dict[str, Payload] = {}
+    accepted: bool = False
+    """A run before a reset accepted it: its handler runs, no validator is asked again."""
+
+
 class Reset(Event, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="reset"):
     """First event after a reset's copied prefix; from here on the code sees the new run's id and seed."""
 
@@ -188,6 +199,8 @@ class Reset(Event, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag=
     event_id: int
     reason: str = ""
     request_id: str = ""
+    updates: tuple[UpdateBody, ...] = ()
+    """Updates the run before accepted after `event_id`: the new run's code takes them again, without asking a validator."""
 
 
 # ----------------------------------------------------------------------------------------------------------- commands recorded

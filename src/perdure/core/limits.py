@@ -16,6 +16,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """The run fails with a clear failure; signals are never refused for length."""
     signals_unread_max: int = 10_000
     """Signals no decision has covered yet: `LimitExceeded`."""
+    updates_waiting_max: int = 1_000
+    """Updates that wait for one run's code: `ResourceExhausted`."""
     decision_commands_max: int = 10_000
     """More commands in one decision fail the run."""
     decision_bytes_max: int = 16 * 1024 * 1024

@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from perdure.core.events import ActivityScheduled, AnyEvent, Started
+from perdure.core.events import ActivityScheduled, AnyEvent, Started, UpdateBody
 from perdure.core.failure import Failure
 from perdure.core.payload import ABSENT, Payload
 
@@ -67,6 +67,8 @@ class WorkflowClaimed(Reply, kw_only=True, omit_defaults=True, gc=False, tag="wo
     started: Started | None = None
     history_bytes: int = 0
     events: tuple[AnyEvent, ...] = ()
+    updates: tuple[UpdateBody, ...] = ()
+    """To be offered to the code once all events are fed."""
 
 
 class Reported(Reply, kw_only=True, omit_defaults=True, gc=False, tag="reported"):
@@ -87,6 +89,8 @@ class Reported(Reply, kw_only=True, omit_defaults=True, gc=False, tag="reported"
     events: tuple[AnyEvent, ...] = ()
     activities: tuple[ActivityClaim, ...] = ()
     facts_dropped: int = 0
+    updates: tuple[UpdateBody, ...] = ()
+    """With `token`: to be offered to the code once all events are fed."""
 
 
 class Beaten(Reply, kw_only=True, omit_defaults=True, gc=False, tag="beaten"):
@@ -107,7 +111,41 @@ class RunResult(Reply, kw_only=True, omit_defaults=True, gc=False, tag="run_resu
     next_run_id: str = ""
 
 
-AnyReply: TypeAlias = RunStarted | Taken | ActivityClaimed | NotWanted | WorkflowClaimed | Reported | Beaten | RunResult
+UpdateStatus = Literal["accepted", "completed", "failed", "rejected"]
+
+
+class UpdateWaits(Reply, kw_only=True, omit_defaults=True, gc=False, tag="update_waits"):
+    """The machine's word for an update that is new: the owner keeps it until the run's code has taken or refused it."""
+
+    run_id: str
+
+
+class UpdateResult(Reply, kw_only=True, omit_defaults=True, gc=False, tag="update_result"):
+    """How an update stands. `command` is the number of its `update_accepted` in run `run_id`; 0 when it was refused.
+
+    `failure` is what the handler raised (failed) or why it was not accepted (rejected).
+    """
+
+    run_id: str
+    update_id: str
+    status: UpdateStatus
+    command: int = 0
+    result: Payload = ABSENT
+    failure: Failure | None = None
+
+
+AnyReply: TypeAlias = (
+    RunStarted
+    | Taken
+    | ActivityClaimed
+    | NotWanted
+    | WorkflowClaimed
+    | Reported
+    | Beaten
+    | RunResult
+    | UpdateWaits
+    | UpdateResult
+)
 
 
 class Rejection(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from perdure.core.commands import AnyCommand, ClosingCommand
-from perdure.core.events import Attribute, SignalReceived
+from perdure.core.events import Attribute, SignalReceived, UpdateBody
 from perdure.core.failure import Failure, FailureKind
 from perdure.core.payload import ABSENT, NULL, Payload
 
@@ -86,7 +86,10 @@ class PauseWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 
 class UpdateWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="update_workflow"):
+    """Ask the run's code for something. Answered once it is accepted or refused; see `machine.updates`."""
+
     update_id: str
+    """Never empty once past the door."""
     name: str
     run_id: str = ""
     input: tuple[Payload, ...] = ()
@@ -128,6 +131,8 @@ class ClaimWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=F
     held: int = 0
     lives_for: int = 0
     """Microseconds without a sign of life after which the claim is lost; 0 = it lives as long as the owner's process."""
+    waiting: tuple[UpdateBody, ...] = ()
+    """Updates that wait for the run's code. Filled in by the owner, whatever a worker sent."""
 
 
 class ClaimActivity(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="claim_activity"):
@@ -172,6 +177,13 @@ Fact: TypeAlias = ActivitySucceeded | ActivityErred
 Step: TypeAlias = Commands | ActivitySucceeded | ActivityErred
 
 
+class RefusedUpdate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An update the code did not accept: what its validator raised, or why there is nobody to take it."""
+
+    update_id: str
+    failure: Failure
+
+
 class Report(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="report"):
     """What a worker sends: facts and the decisions that followed them, in order.
 
@@ -202,6 +214,10 @@ class Report(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, t
     queues: tuple[str, ...] = ()
     incarnation: str = ""
     lives_for: int = 0
+    refused: tuple[RefusedUpdate, ...] = ()
+    """Updates that were offered and not accepted; they stand with the decision before the first fact."""
+    waiting: tuple[UpdateBody, ...] = ()
+    """Updates that wait for the run's code. Filled in by the owner, whatever a worker sent."""
 
 
 class SetAside(Struct, frozen=True, kw_only=True, gc=False):

@@ -18,6 +18,7 @@ from perdure.core.events import (
     Terminated,
     TimedOut,
     TimerStarted,
+    UpdateBody,
 )
 from perdure.core.failure import Failure
 from perdure.core.limits import LIMITS, Limits
@@ -99,6 +100,10 @@ class RunState(Struct, kw_only=True):
     """Builds too old for the run, and the change id each lacks."""
     build_id: str = ""
     paused: bool = False
+    updates: dict[int, str] | None = None
+    """Updates accepted and not finished: number of `update_accepted` → update id. None while there was none."""
+    owed: dict[str, UpdateBody] | None = None
+    """Updates accepted before a reset that the code of this run has not taken again yet, by update id."""
 
     claim: WorkflowClaim | None = None
     """Volatile."""
@@ -130,6 +135,14 @@ class RunState(Struct, kw_only=True):
         return self.closing is None and self.last_input > self.covered and self.last_input > self.seen and not self.paused
 
 
+class AcceptedUpdate(Struct, frozen=True, kw_only=True, gc=False):
+    """A remembered update: when, in which run and as which event it was accepted."""
+
+    time: int
+    run_id: str
+    command: int
+
+
 class WorkflowState(Struct, kw_only=True):
     """Everything under one workflow id: the current or last run, and the ids remembered over all of them."""
 
@@ -143,7 +156,8 @@ class WorkflowState(Struct, kw_only=True):
     signal_ids: dict[str, int] = field(default_factory=dict[str, int])
     """Remembered signal ids and when each was received, oldest first."""
     cancel_ids: dict[str, int] = field(default_factory=dict[str, int])
-    update_ids: dict[str, int] = field(default_factory=dict[str, int])
+    update_ids: dict[str, AcceptedUpdate] = field(default_factory=dict[str, AcceptedUpdate])
+    """Remembered updates by id, oldest first. One whose run ended before its handler did is forgotten: it may be sent again."""
     terminate_ids: dict[str, int] = field(default_factory=dict[str, int])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from perdure.core.errors import InvalidArgument, LimitExceeded
 from perdure.core.ids import fault_of_id, is_plain
 from perdure.core.limits import LIMITS
-from perdure.core.requests import AnyRequest, SignalBody, SignalWorkflow, StartWorkflow
+from perdure.core.requests import AnyRequest, SignalBody, SignalWorkflow, StartWorkflow, UpdateWorkflow
 from perdure.core.texts import REASON_CHARS_MAX, fault_of_text
 
 _WHOLE_MAX = 2**63 - 1
@@ -24,6 +24,10 @@ def check(request: AnyRequest) -> None:
         return
     if isinstance(request, SignalWorkflow):
         _check_signal(request.signal)
+    elif isinstance(request, UpdateWorkflow):
+        _check("update name", request.name)
+        _check("update id", request.update_id)
+        _check_keywords(request.keywords)
     for field, what in _OPTIONAL_IDS:
         given = getattr(request, field, "")
         if given != "":

@@ -14,8 +14,9 @@ from perdure.core.errors import NotFound, PerdureError, Unavailable
 from perdure.core.limits import LIMITS, Limits
 from perdure.core.machine import apply
 from perdure.core.machine.targets import not_found
+from perdure.core.machine.updates import standing
 from perdure.core.machine.wakes import matters
-from perdure.core.replies import RunResult
+from perdure.core.replies import RunResult, UpdateResult
 from perdure.core.requests import AnyRequest, ClientRequest
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.state import WorkflowState, is_closing
@@ -30,6 +31,7 @@ from perdure.engine.owner import Key, ShardOwner, Surroundings, error_of
 from perdure.engine.pending import Passage, PendingWrite, Unwritable, WriteLost
 from perdure.engine.sweeper import Sweeper
 from perdure.engine.timers import TimerQueue
+from perdure.engine.updates import Updates, cut_off
 from perdure.ports import (
     Answer,
     Broker,
@@ -125,6 +127,11 @@ class EngineFrontend:
                 for waiter in waiters:
                     if not waiter.done():
                         waiter.set_exception(Unavailable("the engine has stopped; the run goes on when it is back"))
+            if live.updates is not None:
+                updates, live.updates = live.updates, None
+                updates.fail(
+                    Unavailable("the engine has stopped; send the update again when it is back, under the same update id")
+                )
 
     def _fence(self, error: BaseException) -> None:
         self.fault = error
@@ -272,7 +279,7 @@ class EngineFrontend:
         """A worker with other code has come: what nobody could run before may run now."""
         for live in self.live_workflows():
             run = live.state.run
-            if run is None or run.started.queue != queue or not run.wants_decision or run.claim is not None:
+            if run is None or run.started.queue != queue or not live.wants_worker or run.claim is not None:
                 continue
             if run.failed_builds or run.refused_builds:
                 live.offered_at = 0
@@ -330,6 +337,43 @@ class EngineFrontend:
                 waiters.remove(waiter)
             if not waiters:
                 live.waiters.pop(run_id, None)
+
+    async def update_result(self, namespace: str, workflow_id: str, run_id: str, update_id: str) -> UpdateResult:
+        owner, key = self._owner((namespace, workflow_id)), (namespace, workflow_id)
+        while True:
+            live = await owner.load(key)
+            run, known = live.state.run, live.state.update_ids.get(update_id)
+            if run is not None and run.run_id == run_id and known is not None and known.command in (run.updates or ()):
+                try:
+                    return await self._update_end(live, run_id, update_id)
+                except WriteLost:
+                    if self._stopped or self.fault is not None:
+                        raise
+                    continue
+            if live.uncommitted:
+                await self._settled()
+                continue
+            warm = live.history if run is not None and run.run_id == run_id else None
+            events = warm or (await self.record(namespace, workflow_id, run_id)).events
+            found = standing(run_id, update_id, events)
+            if found is None:
+                raise NotFound(f"run {run_id} of workflow {workflow_id!r} has accepted no update {update_id!r}")
+            if found.status != "accepted":
+                return found
+            if is_closing(events[-1]):
+                raise cut_off(run_id)
+
+    async def _update_end(self, live: LiveWorkflow, run_id: str, update_id: str) -> UpdateResult:
+        self._check_running()
+        waiter: asyncio.Future[UpdateResult] = asyncio.get_running_loop().create_future()
+        updates = live.updates = live.updates or Updates()
+        updates.await_end(run_id, update_id, waiter)
+        try:
+            return await waiter
+        finally:
+            updates.give_up(run_id, update_id, waiter)
+            if live.updates is updates and updates.is_empty:
+                live.updates = None
 
     async def _settled(self) -> None:
         """Everything queued so far is durable."""

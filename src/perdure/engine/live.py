@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from perdure.core.machine.updates import wants_code
 from perdure.core.state import WorkflowState
 from perdure.core.transition import Transition
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
 
     from perdure.core.replies import RunResult
     from perdure.core.requests import AnyRequest
+    from perdure.engine.updates import Updates
     from perdure.ports import Answer
 
 
@@ -31,7 +33,7 @@ class HeldWrite(Protocol):
 class LiveWorkflow:
     """`history` holds every event of the current run, or None when it must be read from the store first."""
 
-    __slots__ = ("held", "history", "lost", "offered_at", "state", "uncommitted", "waiters")
+    __slots__ = ("held", "history", "lost", "offered_at", "state", "uncommitted", "updates", "waiters")
 
     def __init__(self, state: WorkflowState, history: list[Any] | None) -> None:
         self.state = state
@@ -46,6 +48,8 @@ class LiveWorkflow:
         """When the workflow task was last offered and not yet claimed; 0 = it is not on offer."""
         self.waiters: dict[str, list[asyncio.Future[RunResult]]] = {}
         """By run id: who waits for its close."""
+        self.updates: Updates | None = None
+        """Updates that wait for the run's code, and who waits for those it accepted; None while there is neither."""
 
     def append(self, transition: Transition) -> None:
         """Take over what a transition adds to the current run's history."""
@@ -62,4 +66,15 @@ class LiveWorkflow:
     @property
     def is_idle(self) -> bool:
         """Nothing would be missed if it were dropped and loaded again."""
-        return not self.uncommitted and self.held is None and not self.waiters
+        return not self.uncommitted and self.held is None and not self.waiters and self.updates is None
+
+    @property
+    def wants_worker(self) -> bool:
+        """The run has something to decide: an input no decision has seen, or an update that waits for its code."""
+        run = self.state.run
+        if run is None:
+            return False
+        if run.wants_decision:
+            return True
+        updates = self.updates
+        return updates is not None and wants_code(run) and updates.waits_for_code()

@@ -10,23 +10,26 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.core import errors
 from perdure.core.description import result_of
-from perdure.core.errors import PerdureError, Unavailable
+from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
 from perdure.core.limits import Limits
 from perdure.core.machine import Outcome, apply, apply_transition, decide
 from perdure.core.machine.claims import workflow_task
 from perdure.core.machine.wakes import tasks_of, wakes_of
-from perdure.core.replies import NotWanted, Rejection, Reported, WorkflowClaimed
+from perdure.core.replies import NotWanted, Rejection, Reported, UpdateResult, WorkflowClaimed
 from perdure.core.requests import (
     ActivityDue,
     AnyRequest,
     ClaimWorkflow,
     ReleaseWorkflow,
     Report,
+    ResetWorkflow,
     ResumeWorkflow,
     StartWorkflow,
+    UpdateWorkflow,
     WorkflowClaimDue,
     WriteDown,
 )
@@ -39,6 +42,7 @@ from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
 from perdure.engine.pending import Barrier, PendingWrite, Unwritable, WriteLost
 from perdure.engine.timers import TimerQueue
+from perdure.engine.updates import Updates, lost
 from perdure.ports import Answer, Clock, Store
 
 if TYPE_CHECKING:
@@ -147,6 +151,9 @@ class ShardOwner:
                 if not waiter.done():
                     waiter.set_exception(WriteLost("the run's last write failed; ask again"))
         live.waiters = {}
+        if live.updates is not None:
+            updates, live.updates = live.updates, None
+            updates.fail(lost())
 
     # ------------------------------------------------------------------------------------------------------------ deciding
 
@@ -155,6 +162,8 @@ class ShardOwner:
         around = self._around
         if live.held is not None and type(request) is not ClaimWorkflow and type(request) is not Report:
             self.release(live)
+        if live.updates is not None:
+            request = self._with_updates(live, request)
         outcome = decide(live.state, request, around.clock.now())
         if isinstance(outcome, Rejection):
             self._answer_behind(live, answer, error_of(outcome))
@@ -166,10 +175,72 @@ class ShardOwner:
         for entry in outcome.volatile:
             apply(live.state, entry)
         self._complete_reply(live, request, outcome)
+        if live.updates is not None:
+            live.updates.decided(request, outcome.reply, transition)
         if transition is None:
             self._nothing_written(live, request, outcome, answer)
             return
         self._write(live, request, outcome, transition, answer)
+
+    # ------------------------------------------------------------------------------------------------------------- updates
+
+    def _with_updates(self, live: LiveWorkflow, request: AnyRequest) -> AnyRequest:
+        """A worker that claims or reports is told of the updates that wait; only the owner knows them."""
+        updates = live.updates
+        if updates is not None and isinstance(request, (ClaimWorkflow, Report)):
+            return replace(request, waiting=updates.offered())
+        return request
+
+    def _updated(self, live: LiveWorkflow, request: Any, reply: Any, answer: Answer | None) -> None:
+        """An update has come: join one of the same id, keep it for the run's code, or say that it was accepted before."""
+        updates = live.updates
+        if updates is not None and updates.join(request.update_id, answer):
+            return
+        if type(reply) is UpdateResult:
+            self._answer_when_settled(live, answer, reply)
+            return
+        if updates is None:
+            updates = live.updates = Updates()
+        try:
+            updates.wait(request, reply.run_id, answer, self._around.limits.updates_waiting_max)
+        except ResourceExhausted as error:
+            self._answer_behind(live, answer, error)
+            return
+        self.offer(live)
+
+    def _owe(self, live: LiveWorkflow) -> None:
+        """A reset has left updates that the new run's code takes again."""
+        run = live.state.run
+        if run is not None and run.owed:
+            live.updates = live.updates or Updates()
+            live.updates.owe(run)
+
+    def _tell_updates(self, live: LiveWorkflow, request: AnyRequest, reply: object, transition: Transition | None) -> None:
+        """What is durable now is told to whoever waits for an update."""
+        updates = live.updates
+        if updates is not None:
+            updates.written(request, reply, transition)
+            if updates.is_empty:
+                live.updates = None
+
+    def _behind_refusals(self, live: LiveWorkflow, request: AnyRequest, reply: object, answer: Answer | None) -> Answer:
+        """The answer of a report that writes nothing, behind those of the updates it refuses."""
+
+        def told(found: Any, error: BaseException | None) -> None:
+            if error is None:
+                self._tell_updates(live, request, reply, None)
+            if answer is not None:
+                answer(found, error)
+
+        return told
+
+    def _answer_when_settled(self, live: LiveWorkflow, answer: Answer | None, reply: Any) -> None:
+        if answer is None:
+            return
+        if live.uncommitted:
+            self._around.committer.append(Barrier(answer, reply, None))
+        else:
+            answer(reply, None)
 
     def _complete_reply(self, live: LiveWorkflow, request: Any, outcome: Outcome) -> None:
         """Replies that carry history get it here, as of now."""
@@ -196,11 +267,13 @@ class ShardOwner:
             return
         if live.held is not None:
             self.release(live)
+        if kind is UpdateWorkflow:
+            self._updated(live, request, outcome.reply, answer)
+            return
         self._let_go(outcome)
-        if live.uncommitted and answer is not None:
-            self._around.committer.append(Barrier(answer, outcome.reply, None))
-        elif answer is not None:
-            answer(outcome.reply, None)
+        if live.updates is not None and kind is Report:
+            answer = self._behind_refusals(live, request, outcome.reply, answer)
+        self._answer_when_settled(live, answer, outcome.reply)
         if kind is Report or kind is WorkflowClaimDue:
             self.offer(live)
         elif kind is ReleaseWorkflow:
@@ -226,6 +299,8 @@ class ShardOwner:
         live.uncommitted += 1
         if type(request) is ResumeWorkflow:
             live.offered_at = 0  # whoever was offered it was refused: the builds it failed on are forgotten only now
+        elif type(request) is ResetWorkflow:
+            self._owe(live)
         state = live.state
         key = (state.namespace, state.workflow_id)
         if (state.run is not None and state.run.closing is None) != (key in self.open):
@@ -279,6 +354,8 @@ class ShardOwner:
             self._let_go(outcome)
         if live.waiters:
             self._wake_waiters(live, pending.transition)
+        if live.updates is not None:
+            self._tell_updates(live, pending.request, outcome.reply, pending.transition)
         if answer is not None:
             answer(outcome.reply, None)
         self.offer(live)
@@ -295,7 +372,7 @@ class ShardOwner:
     def offer(self, live: LiveWorkflow) -> None:
         """Offer the run to a worker if it has something to decide and is not on offer or claimed already."""
         run = live.state.run
-        if run is None or not run.wants_decision or run.claim is not None:
+        if run is None or run.claim is not None or not (run.wants_decision or (live.updates is not None and live.wants_worker)):
             live.offered_at = 0  # whoever reported has taken the offer up, or there is nothing to offer
         elif not live.offered_at:
             live.offered_at = self._around.clock.now()
@@ -347,6 +424,7 @@ class ShardOwner:
                     token=claim.token,
                 )
                 self.submit(live, lost, None)
+        self._owe(live)
         for instant, target in wakes_of(state):
             around.timers.add(instant, target)
         for task in tasks_of(state, around.clock.now()):

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from perdure.core.machine.claims import workflow_task
 from perdure.core.machine.wakes import tasks_of, wakes_of
 from perdure.core.requests import AnyRequest
 from perdure.core.tasks import Task
@@ -97,6 +98,10 @@ class Sweeper:
         if live.uncommitted or live.held is not None:
             return
         for task in tasks_of(live.state, now):
+            due[(task.queue, task.kind)].append(task)
+        run = live.state.run
+        if live.updates is not None and run is not None and run.claim is None and not run.wants_decision and live.wants_worker:
+            task = workflow_task(live.state, run)
             due[(task.queue, task.kind)].append(task)
         for instant, target in wakes_of(live.state):
             if instant < now - LATE_US and not isinstance(target, Task):

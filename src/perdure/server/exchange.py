@@ -48,6 +48,15 @@ class AskResult(Question, frozen=True, kw_only=True, omit_defaults=True, tag="re
     follow: bool = True
 
 
+class AskUpdate(Question, frozen=True, kw_only=True, omit_defaults=True, tag="update"):
+    """Answered when an update that run has accepted has ended, however long that takes."""
+
+    namespace: str
+    workflow_id: str
+    run_id: str
+    update_id: str
+
+
 class AskRecord(Question, frozen=True, kw_only=True, omit_defaults=True, tag="record"):
     """Answered in parts, each a `RecordPart`."""
 
@@ -76,7 +85,7 @@ class Forget(Question, frozen=True, kw_only=True, omit_defaults=True, tag="forge
     """Nobody waits for question `id` any more. Not answered."""
 
 
-AnyQuestion: TypeAlias = AskCall | AskResult | AskRecord | AskDescribe | AskRuns | AskCount | Forget
+AnyQuestion: TypeAlias = AskCall | AskResult | AskUpdate | AskRecord | AskDescribe | AskRuns | AskCount | Forget
 
 
 class RecordPart(Struct, frozen=True, kw_only=True, omit_defaults=True):

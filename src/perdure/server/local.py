@@ -29,6 +29,7 @@ from perdure.server.exchange import (
     AskRecord,
     AskResult,
     AskRuns,
+    AskUpdate,
     Forget,
     RecordPart,
     fault_of,
@@ -176,6 +177,10 @@ class _Connection:
                 return await frontend.call(request)
             case AskResult():
                 return await frontend.result(question.namespace, question.workflow_id, question.run_id, follow=question.follow)
+            case AskUpdate():
+                return await frontend.update_result(
+                    question.namespace, question.workflow_id, question.run_id, question.update_id
+                )
             case AskDescribe():
                 return await frontend.describe(question.namespace, question.workflow_id, question.run_id)
             case AskRuns():

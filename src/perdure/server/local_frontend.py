@@ -13,7 +13,7 @@ from msgspec import MsgspecError, Raw, json
 
 from perdure.core.description import Description
 from perdure.core.errors import InvalidArgument, PerdureError, Unavailable
-from perdure.core.replies import AnyReply, RunResult
+from perdure.core.replies import AnyReply, RunResult, UpdateResult
 from perdure.core.requests import AnyRequest, ClientRequest
 from perdure.ports import Answer as Answering
 from perdure.ports import Clock, Deliver, Record, RunFilter, RunPage, Subscription, TaskKind, WorkerIdentity
@@ -28,6 +28,7 @@ from perdure.server.exchange import (
     AskRecord,
     AskResult,
     AskRuns,
+    AskUpdate,
     Forget,
     Question,
     RecordPart,
@@ -41,6 +42,7 @@ _FRAME_BYTES: Final = 64 * 1024
 
 _reply: Final = json.Decoder(AnyReply).decode
 _result: Final = json.Decoder(RunResult).decode
+_update_result: Final = json.Decoder(UpdateResult).decode
 _description: Final = json.Decoder(Description).decode
 _page: Final = json.Decoder(RunPage).decode
 _count: Final = json.Decoder(int).decode
@@ -115,6 +117,11 @@ class LocalFrontend:
     async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
         question = AskResult(id=self._next(), namespace=namespace, workflow_id=workflow_id, run_id=run_id, follow=follow)
         found: RunResult = await self._ask(question, _result)
+        return found
+
+    async def update_result(self, namespace: str, workflow_id: str, run_id: str, update_id: str) -> UpdateResult:
+        question = AskUpdate(id=self._next(), namespace=namespace, workflow_id=workflow_id, run_id=run_id, update_id=update_id)
+        found: UpdateResult = await self._ask(question, _update_result)
         return found
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:

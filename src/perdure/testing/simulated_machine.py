@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from perdure.core.description import Description
 from perdure.core.errors import Unavailable
-from perdure.core.replies import RunResult
+from perdure.core.replies import RunResult, UpdateResult
 from perdure.core.requests import AnyRequest, ClaimActivity, ClaimWorkflow, Report
 from perdure.core.tasks import CancelNotice, Task
 from perdure.node import Node
@@ -296,6 +296,9 @@ class Door:
     async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
         return await self._read(self._node().frontend.result(namespace, workflow_id, run_id, follow=follow))
 
+    async def update_result(self, namespace: str, workflow_id: str, run_id: str, update_id: str) -> UpdateResult:
+        return await self._read(self._node().frontend.update_result(namespace, workflow_id, run_id, update_id))
+
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
         return await self._read(self._node().frontend.record(namespace, workflow_id, run_id))
 
@@ -361,6 +364,9 @@ class Wire:
         self._cross(self._home, what, *args)
 
     async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
+        raise NotImplementedError("a worker reads nothing over its wire")
+
+    async def update_result(self, namespace: str, workflow_id: str, run_id: str, update_id: str) -> UpdateResult:
         raise NotImplementedError("a worker reads nothing over its wire")
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 from perdure.broker.inprocess import InProcessBroker
 from perdure.core.description import Description
 from perdure.core.errors import InvalidArgument
-from perdure.core.replies import RunResult
+from perdure.core.replies import RunResult, UpdateResult
 from perdure.core.requests import AnyRequest
 from perdure.node import Node
 from perdure.ports import (
@@ -337,9 +337,9 @@ class _NotHolding:
 
 
 class _WaitingFrontend:
-    """`ports.Frontend` whose `result` lets time move; all else goes straight through."""
+    """`ports.Frontend` whose waits for an end let time move; all else goes straight through."""
 
-    def __init__(self, frontend: Frontend, wait: Callable[[Coroutine[Any, Any, RunResult]], Any]) -> None:
+    def __init__(self, frontend: Frontend, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._frontend = frontend
         self._wait = wait
         self.incarnation: str = getattr(frontend, "incarnation", "")
@@ -355,6 +355,10 @@ class _WaitingFrontend:
 
     async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
         found: RunResult = await self._wait(self._frontend.result(namespace, workflow_id, run_id, follow=follow))
+        return found
+
+    async def update_result(self, namespace: str, workflow_id: str, run_id: str, update_id: str) -> UpdateResult:
+        found: UpdateResult = await self._wait(self._frontend.update_result(namespace, workflow_id, run_id, update_id))
         return found
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:

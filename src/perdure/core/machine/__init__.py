@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure.core import requests as rq
-from perdure.core.machine import activities, claims, outside, reports, runs, signals, timers
+from perdure.core.machine import activities, claims, outside, reports, runs, signals, timers, updates
 from perdure.core.machine.apply import apply, apply_transition
 from perdure.core.machine.outcome import Decided, Outcome
 from perdure.core.machine.targets import not_yet
@@ -32,6 +32,7 @@ _DECIDE: dict[type, Callable[[WorkflowState, Any, int], Decided]] = {
     rq.RunDue: runs.time_out,
     rq.SignalWorkflow: signals.signal,
     rq.RequestCancel: signals.cancel,
+    rq.UpdateWorkflow: updates.update,
     rq.ClaimWorkflow: claims.claim_workflow,
     rq.ReleaseWorkflow: claims.release_workflow,
     rq.WorkflowClaimDue: claims.claim_due,
@@ -46,6 +47,5 @@ _DECIDE: dict[type, Callable[[WorkflowState, Any, int], Decided]] = {
     rq.TimerDue: timers.timer_due,
     rq.Report: reports.report,
     rq.PauseWorkflow: _unbuilt("pausing a workflow"),
-    rq.UpdateWorkflow: _unbuilt("updating a workflow"),
     rq.ResetWorkflow: _unbuilt("resetting a workflow"),
 }

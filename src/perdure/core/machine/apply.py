@@ -12,7 +12,7 @@ from perdure.core import volatile as vo
 from perdure.core.limits import Limits
 from perdure.core.machine.attributes import merged
 from perdure.core.payload import ABSENT, size_of
-from perdure.core.state import ActivityState, RunState, WorkflowState
+from perdure.core.state import AcceptedUpdate, ActivityState, RunState, WorkflowState
 from perdure.core.transition import Transition
 
 Entry: TypeAlias = ev.AnyEvent | nt.AnyNote | vo.Volatile
@@ -82,6 +82,18 @@ def remember(limits: Limits, ids: dict[str, int], key: str, time: int) -> None:
         del ids[oldest]
 
 
+def remember_update(limits: Limits, ids: dict[str, AcceptedUpdate], key: str, accepted: AcceptedUpdate) -> None:
+    """As `remember`, for updates. One accepted again (after a reset) counts from then, and its last outcome is the one that is told."""
+    ids.pop(key, None)
+    ids[key] = accepted
+    oldest_allowed = accepted.time - limits.remembered_ids_age_s * 1_000_000
+    while ids:
+        oldest = next(iter(ids))
+        if len(ids) <= limits.remembered_ids_max and ids[oldest].time >= oldest_allowed:
+            break
+        del ids[oldest]
+
+
 # ---------------------------------------------------------------------------------------------------------------- inputs
 
 
@@ -126,6 +138,12 @@ def _cancel_requested(state: WorkflowState, event: ev.CancelRequested) -> None:
         remember(state.limits, state.cancel_ids, event.request_id, event.time)
 
 
+def _reset(state: WorkflowState, event: ev.Reset) -> None:
+    run = _input(state, event)
+    if event.updates:
+        run.owed = {update.update_id: update for update in event.updates}
+
+
 def _plain_input(state: WorkflowState, event: Any) -> None:
     _input(state, event)
 
@@ -163,6 +181,27 @@ def _details_set(state: WorkflowState, event: ev.DetailsSet) -> None:
     _command(state, event).details = event.details
 
 
+def _update_accepted(state: WorkflowState, event: ev.UpdateAccepted) -> None:
+    run = _command(state, event)
+    run.bytes += size_of(event.input)
+    if run.updates is None:
+        run.updates = {}
+    run.updates[event.id] = event.update_id
+    if run.owed:
+        run.owed.pop(event.update_id, None)
+    remember_update(
+        state.limits, state.update_ids, event.update_id, AcceptedUpdate(time=event.time, run_id=run.run_id, command=event.id)
+    )
+
+
+def _update_ended(state: WorkflowState, event: ev.UpdateCompleted | ev.UpdateFailed) -> None:
+    run = _command(state, event)
+    if run.updates is not None:
+        run.updates.pop(event.command, None)
+    if isinstance(event, ev.UpdateCompleted):
+        run.bytes += len(bytes(event.result))
+
+
 def _plain_command(state: WorkflowState, event: ev.CommandEvent) -> None:
     _command(state, event)
 
@@ -170,7 +209,7 @@ def _plain_command(state: WorkflowState, event: ev.CommandEvent) -> None:
 # --------------------------------------------------------------------------------------------------------------- closing
 
 
-def _close(run: RunState, event: Any) -> None:
+def _close(state: WorkflowState, run: RunState, event: Any) -> None:
     run.closing = event
     run.status = "continued" if isinstance(event, ev.ContinuedAsNew) else event.type
     run.activities = {}
@@ -178,14 +217,18 @@ def _close(run: RunState, event: Any) -> None:
     run.unnoted = []
     run.quarantine = None
     run.claim = None
+    if run.updates:
+        for update_id in run.updates.values():
+            state.update_ids.pop(update_id, None)
+    run.updates = run.owed = None
 
 
 def _closed_by_code(state: WorkflowState, event: ev.ClosingEvent) -> None:
-    _close(_command(state, event), event)
+    _close(state, _command(state, event), event)
 
 
 def _closed_by_engine(state: WorkflowState, event: ev.Terminated | ev.TimedOut) -> None:
-    _close(_appended(state, event), event)
+    _close(state, _appended(state, event), event)
     if isinstance(event, ev.Terminated) and event.request_id:
         remember(state.limits, state.terminate_ids, event.request_id, event.time)
 
@@ -362,7 +405,7 @@ _APPLY: dict[type, Callable[[WorkflowState, Any], None]] = {
     ev.ExternalCancelDelivered: _plain_input,
     ev.ExternalCancelFailed: _plain_input,
     ev.CancelRequested: _cancel_requested,
-    ev.Reset: _plain_input,
+    ev.Reset: _reset,
     ev.ActivityScheduled: _activity_scheduled,
     ev.ActivityCancelRequested: _activity_cancel_requested,
     ev.TimerStarted: _timer_started,
@@ -375,9 +418,9 @@ _APPLY: dict[type, Callable[[WorkflowState, Any], None]] = {
     ev.ExternalCancelRequested: _plain_command,
     ev.AttributesSet: _attributes_set,
     ev.DetailsSet: _details_set,
-    ev.UpdateAccepted: _plain_command,
-    ev.UpdateCompleted: _plain_command,
-    ev.UpdateFailed: _plain_command,
+    ev.UpdateAccepted: _update_accepted,
+    ev.UpdateCompleted: _update_ended,
+    ev.UpdateFailed: _update_ended,
     ev.Completed: _closed_by_code,
     ev.Failed: _closed_by_code,
     ev.Cancelled: _closed_by_code,

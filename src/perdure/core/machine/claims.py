@@ -4,6 +4,7 @@ from typing import Final
 
 from perdure.core.machine.outcome import Decided, Draft, only
 from perdure.core.machine.targets import current_run
+from perdure.core.machine.updates import wants_code
 from perdure.core.notes import BuildRefused, Quarantined
 from perdure.core.replies import NotWanted, Taken, WorkflowClaimed
 from perdure.core.requests import ClaimWorkflow, QuarantineRun, ReleaseWorkflow, WorkflowClaimDue, WriteDown
@@ -31,6 +32,7 @@ def claim_workflow(state: WorkflowState, request: ClaimWorkflow, now: int) -> De
             status=run.status,
             started=run.started,
             history_bytes=run.bytes,
+            updates=request.waiting,
         )
     )
 
@@ -40,7 +42,7 @@ def _why_not(run: RunState | None, request: ClaimWorkflow) -> str:
         return "the run is closed or gone"
     if run.claim is not None and run.claim.token == request.token:
         return ""  # the same claim once more: its reply was lost
-    if not run.wants_decision:
+    if not run.wants_decision and not (request.waiting and wants_code(run)):
         return "paused" if run.paused else "nothing new to decide"
     if run.claim is not None:
         return "claimed by another worker"

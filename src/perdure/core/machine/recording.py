@@ -15,7 +15,7 @@ from perdure.core.requests import TimerDue
 class Recorder:
     """Records the commands of one report, resolving what they refer to and counting activities by name."""
 
-    __slots__ = ("draft", "ordinals", "placed", "scheduled", "size")
+    __slots__ = ("accepted", "draft", "ordinals", "placed", "scheduled", "size")
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
@@ -23,6 +23,8 @@ class Recorder:
         """Event numbers of the commands of this report, in order."""
         self.scheduled: list[ev.ActivityScheduled] = []
         self.ordinals: dict[str, int] = {}
+        self.accepted: set[str] | None = None
+        """Ids of the updates this report accepts."""
         self.size = 0
 
     def record(self, command: cm.AnyCommand, based_on: int) -> None:
@@ -171,7 +173,59 @@ def _set_details(recorder: Recorder, command: cm.SetDetails, based_on: int) -> N
     recorder.size += len(command.details)
 
 
-_AIMED = frozenset({cm.CancelActivity, cm.CancelTimer})
+def _accept_update(recorder: Recorder, command: cm.AcceptUpdate, based_on: int) -> None:
+    draft = recorder.draft
+    draft.add(
+        ev.UpdateAccepted(
+            id=draft.next_id,
+            time=draft.time,
+            at=command.at,
+            based_on=based_on,
+            name=command.name,
+            update_id=command.update_id,
+            fed_at=command.fed_at,
+            input=command.input,
+            keywords=command.keywords,
+        )
+    )
+    if recorder.accepted is None:
+        recorder.accepted = set()
+    recorder.accepted.add(command.update_id)
+    recorder.size += size_of(command.input)
+
+
+def _complete_update(recorder: Recorder, command: cm.CompleteUpdate, based_on: int) -> None:
+    draft = recorder.draft
+    draft.add(
+        ev.UpdateCompleted(
+            id=draft.next_id,
+            time=draft.time,
+            at=command.at,
+            based_on=based_on,
+            update_id=command.update_id,
+            command=recorder.target(command.target),
+            result=command.result,
+        )
+    )
+    recorder.size += len(bytes(command.result))
+
+
+def _fail_update(recorder: Recorder, command: cm.FailUpdate, based_on: int) -> None:
+    draft = recorder.draft
+    draft.add(
+        ev.UpdateFailed(
+            id=draft.next_id,
+            time=draft.time,
+            at=command.at,
+            based_on=based_on,
+            update_id=command.update_id,
+            command=recorder.target(command.target),
+            failure=command.failure,
+        )
+    )
+
+
+_AIMED = frozenset({cm.CancelActivity, cm.CancelTimer, cm.CompleteUpdate, cm.FailUpdate})
 
 _RECORD: dict[type, Callable[[Recorder, Any, int], None]] = {
     cm.ScheduleActivity: _schedule,
@@ -182,4 +236,7 @@ _RECORD: dict[type, Callable[[Recorder, Any, int], None]] = {
     cm.RecordSideEffect: _side_effect,
     cm.SetAttributes: _set_attributes,
     cm.SetDetails: _set_details,
+    cm.AcceptUpdate: _accept_update,
+    cm.CompleteUpdate: _complete_update,
+    cm.FailUpdate: _fail_update,
 }

@@ -5,7 +5,7 @@ only if the fact was, at the time its worker fed it, and nothing but this report
 there. Proven on the models in tests/property; docs/adr/0005 says what goes wrong with wider rules.
 """
 
-from perdure.core.commands import ClosingCommand, ContinueAsNew
+from perdure.core.commands import AcceptUpdate, ClosingCommand, ContinueAsNew
 from perdure.core.events import CLOSING_KINDS, ActivityCompleted, CommandEvent
 from perdure.core.machine.activities import attempt_failed, granted, task_of
 from perdure.core.machine.claims import build_fault, hold
@@ -14,6 +14,7 @@ from perdure.core.machine.limiting import fail_if_too_long, fail_run, too_large
 from perdure.core.machine.outcome import Decided, Draft, Outcome, only
 from perdure.core.machine.recording import Recorder, unbuilt
 from perdure.core.machine.targets import current_run, not_yet
+from perdure.core.machine.updates import may_accept, still_waiting, wants_code
 from perdure.core.notes import ActivityClaimed, DecidedBy, Seen, SignalSetAside
 from perdure.core.replies import ActivityClaim, Rejection, Reported
 from perdure.core.requests import ActivityErred, ActivitySucceeded, Commands, Report
@@ -96,6 +97,9 @@ class _Judge:
         steps = self.report.steps
         if len(steps) > 1 and type(steps[0]) is Commands and type(steps[1]) is ActivitySucceeded:
             self._leave_room(steps[1])
+        if self.report.refused and not self._may_decide():
+            self.cut = True  # a validator has judged what is not so: these updates are offered again
+            self.accepted = False
         for step in steps:
             if isinstance(step, Commands):
                 self._commands(step)
@@ -149,6 +153,8 @@ class _Judge:
         last = self.last
         for command in step.commands:
             if command.at > last:
+                return False
+            if type(command) is AcceptUpdate and not may_accept(self.draft.state, self.run, command.update_id):
                 return False
         return self.recorder.placeable(step.commands)
 
@@ -320,10 +326,17 @@ class _Judge:
             if not isinstance(event, CommandEvent):
                 last_input = event.id
         more = self.refused or (last_input > covered and not run.paused)
+        if report.waiting and wants_code(run):
+            refused = {update.update_id for update in report.refused} if self.accepted else ()
+            waiting = still_waiting(report.waiting, self.recorder.accepted or (), refused)
+            more = more or bool(waiting)
+        else:
+            waiting = ()
         warm = report.based_on > 0 and self.accepted
         free = run.claim is None or self.right
         if warm and more and free and not self.refused_build:
             reply.token = report.token if self.right else f"{report.nonce}.w"
+            reply.updates = waiting
             hold(draft, reply.token, report.worker, report.build_id, report.lives_for)
         elif self.right:
             draft.volatile.append(WorkflowClaimEnded())

@@ -23,6 +23,7 @@ from perdure.core.requests import (
     StartWorkflow,
     Step,
     TerminateWorkflow,
+    UpdateWorkflow,
 )
 from perdure.testing.machine.sole_owner import SoleOwner, text
 
@@ -59,6 +60,14 @@ class Story(SoleOwner):
         body = SignalBody(name=name, input=(text(value),), signal_id=signal_id or f"s{next(self._numbers)}")
         return self.ask(SignalWorkflow(workflow_id=self.state.workflow_id, signal=body, run_id=run_id))
 
+    def update(self, name: str, update_id: str, value: str = "x", run_id: str = "") -> Any:
+        """Send an update: `UpdateWaits` when it is new (its body is what `claim` is then told of), else how it stands."""
+        return self.ask(
+            UpdateWorkflow(
+                workflow_id=self.state.workflow_id, update_id=update_id, name=name, input=(text(value),), run_id=run_id
+            )
+        )
+
     def cancel(self, request_id: str = "") -> Any:
         request_id = request_id or f"c{next(self._numbers)}"
         return self.ask(RequestCancel(workflow_id=self.state.workflow_id, request_id=request_id))
@@ -69,7 +78,9 @@ class Story(SoleOwner):
 
     # ---------------------------------------------------------------------------------------------------------- workers
 
-    def claim(self, worker: str = "ann", *, build_id: str = "b1", held: int = 0, lives_for: int = 0, token: str = "") -> Any:
+    def claim(
+        self, worker: str = "ann", *, build_id: str = "b1", held: int = 0, lives_for: int = 0, token: str = "", **more: Any
+    ) -> Any:
         """Claim the workflow task: `WorkflowClaimed` or `NotWanted`."""
         return self.ask(
             ClaimWorkflow(
@@ -80,6 +91,7 @@ class Story(SoleOwner):
                 build_id=build_id,
                 held=held,
                 lives_for=lives_for,
+                **more,
             )
         )
 
@@ -101,7 +113,7 @@ class Story(SoleOwner):
     def decide(self, *commands: AnyCommand, closing: ClosingCommand | None = None, **fields: Any) -> Any:
         """Claim the workflow task, see everything, ask for `commands`."""
         worker, build_id = fields.get("worker", "ann"), fields.get("build_id", "b1")
-        claimed = self.claim(worker, build_id=build_id)
+        claimed = self.claim(worker, build_id=build_id, waiting=fields.pop("waiting", ()))
         assert isinstance(claimed, WorkflowClaimed), claimed
         return self.report(claimed, Commands(commands=commands), closing=closing, **fields)
 

@@ -1,0 +1,75 @@
+"""Updates: what a client's means for a workflow id, which may still be accepted, and what becomes of those a reset cut off.
+
+Those that wait are no part of any state: they live in the owner's memory and come with the claims and reports of workers. A run that
+has accepted one remembers it until its handler has ended, and the workflow id remembers its id for as long as those of signals.
+"""
+
+from collections.abc import Collection, Iterable
+
+from perdure.core.events import AnyEvent, UpdateAccepted, UpdateBody, UpdateCompleted, UpdateFailed
+from perdure.core.machine.outcome import Decided, only
+from perdure.core.machine.targets import open_run
+from perdure.core.replies import Rejection, UpdateResult, UpdateWaits
+from perdure.core.requests import UpdateWorkflow
+from perdure.core.state import RunState, WorkflowState
+
+
+def update(state: WorkflowState, request: UpdateWorkflow, now: int) -> Decided:  # noqa: ARG001 – nothing is written of it yet
+    """One that is remembered stands as it stands; a new one waits for the code of the open run."""
+    run = state.run
+    owed = run is not None and run.owed is not None and request.update_id in run.owed
+    known = state.update_ids.get(request.update_id)
+    if known is not None and not owed:
+        return only(UpdateResult(run_id=known.run_id, update_id=request.update_id, status="accepted", command=known.command))
+    found = open_run(state, request.run_id)
+    if isinstance(found, Rejection):
+        return found
+    return only(UpdateWaits(run_id=found.run_id))
+
+
+def may_accept(state: WorkflowState, run: RunState, update_id: str) -> bool:
+    """False for an update that was accepted before: there is one execution. One that a reset cut off is accepted again."""
+    return update_id not in state.update_ids or (run.owed is not None and update_id in run.owed)
+
+
+def still_waiting(waiting: Iterable[UpdateBody], *settled: Collection[str]) -> tuple[UpdateBody, ...]:
+    """Those of `waiting` whose id is in none of `settled`."""
+    return tuple(body for body in waiting if not any(body.update_id in ids for ids in settled))
+
+
+def wants_code(run: RunState) -> bool:
+    """Updates that wait for this run may be offered: it is open and not paused."""
+    return run.closing is None and not run.paused
+
+
+def redelivered(later: Iterable[AnyEvent]) -> tuple[UpdateBody, ...]:
+    """What a reset owes the new run: the updates accepted among the events behind the point of the reset, in order.
+
+    They go into `Reset.updates`. From there the state knows them as owed, the owner offers them with the next claim, and the code takes
+    them again without asking a validator: a client was told that they are accepted.
+    """
+    return tuple(
+        UpdateBody(update_id=event.update_id, name=event.name, input=event.input, keywords=event.keywords, accepted=True)
+        for event in later
+        if isinstance(event, UpdateAccepted)
+    )
+
+
+def standing(run_id: str, update_id: str, events: Iterable[AnyEvent]) -> UpdateResult | None:
+    """How an update stands by the history of its run; None when that never accepted it."""
+    found: UpdateResult | None = None
+    for event in events:
+        if isinstance(event, UpdateAccepted) and event.update_id == update_id:
+            found = UpdateResult(run_id=run_id, update_id=update_id, status="accepted", command=event.id)
+        elif found is not None and isinstance(event, (UpdateCompleted, UpdateFailed)) and event.command == found.command:
+            return ended(run_id, event)
+    return found
+
+
+def ended(run_id: str, event: UpdateCompleted | UpdateFailed) -> UpdateResult:
+    """How an update ended."""
+    if isinstance(event, UpdateCompleted):
+        return UpdateResult(
+            run_id=run_id, update_id=event.update_id, status="completed", command=event.command, result=event.result
+        )
+    return UpdateResult(run_id=run_id, update_id=event.update_id, status="failed", command=event.command, failure=event.failure)
