@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from perdure.core.description import Description
 from perdure.core.errors import ResourceExhausted
-from perdure.core.events import AnyEvent
+from perdure.core.events import AnyEvent, Attribute
 from perdure.core.notes import AnyNote
 from perdure.core.replies import RunResult, Status, UpdateResult
 from perdure.core.requests import AnyRequest
@@ -145,17 +145,19 @@ class RunSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_at: int
     closed_at: int = 0
     length: int = 0
+    parent: str = ""
+    """Workflow id of the run that asked for it; empty for one that a client started."""
+    build_id: str = ""
+    attributes: dict[str, Attribute] = {}
+    attribute_datetimes: tuple[str, ...] = ()
+    """Names of the attributes that are datetimes; those are ISO 8601 text here."""
 
 
 class RunFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which runs to list. Empty fields do not filter; times are microseconds, `since` inclusive, `until` exclusive."""
+    """Which runs to list: those of a namespace for which a list query (see `core.listing`) holds; an empty one holds for all."""
 
     namespace: str = "default"
-    workflow_id: str = ""
-    type: str = ""
-    statuses: tuple[Status, ...] = ()
-    started_since: int = 0
-    started_until: int = 0
+    query: str = ""
 
 
 class RunPage(Struct, frozen=True, kw_only=True):
@@ -209,7 +211,10 @@ class Store(Protocol):
         """A run's events and notes; without `run_id` the last run's. None when it is not kept."""
         ...
 
-    async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage: ...
+    async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
+        """One page, of everything that was committed when it was asked for. Raises `InvalidArgument` for a query, cursor or limit that is
+        none; one for a query has its `column`."""
+        ...
 
     async def count(self, filter: RunFilter) -> int: ...
 

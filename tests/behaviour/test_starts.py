@@ -233,6 +233,13 @@ async def test_list_and_count(house) -> None:
         middle = rows[10].started_at
         after = [row async for row in client.list(status="completed", started_after=middle)]
         assert {row.workflow_id for row in after} == {row.workflow_id for row in rows if row.started_at >= middle}
+        assert await client.count("status in ('failed', 'running')") == 2
+        assert await client.count("workflow_id starts_with 'n-1' and closed_at is not null") == 10
+        assert [row.workflow_id async for row in client.list("type = 'fails' or status = 'running'", 1)] == ["open", "bad"]
+        assert [row.workflow_id async for row in client.list("type = 'fails' or status = 'running'", type="fails")] == ["bad"]
+        with pytest.raises(InvalidArgument) as refused:
+            await client.list("type = fails", type="fails")
+        assert refused.value.column == 8
         with pytest.raises(InvalidArgument):
             await client.list(limit=0)
         await client.handle("open").terminate()

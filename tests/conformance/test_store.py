@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from perdure.core.errors import InvalidArgument
-from perdure.core.events import Completed, ContinuedAsNew, Reset, SignalReceived, Started, Terminated
+from perdure.core.events import AttributesSet, Completed, ContinuedAsNew, ParentLink, Reset, SignalReceived, Started, Terminated
 from perdure.core.notes import Paused, Quarantined, Resumed
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.transition import RunChange, Transition
@@ -52,6 +52,10 @@ def started(workflow: str, run: str = "r1", *, time: int = 1000, type: str = "or
 def signal(workflow: str, number: int, run: str = "r1", text: bytes = b'"x"', namespace: str = "default"):
     event = SignalReceived(id=number, time=2000, name="go", input=(Raw(text),))
     return Transition(namespace=namespace, workflow_id=workflow, runs=(RunChange(run_id=run, events=(event,)),))
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def completed(workflow: str, number: int, run: str = "r1", time: int = 3000):
@@ -144,7 +148,7 @@ def test_odd_ids_are_ids(prove, odd: str) -> None:
         record = await store.record("default", odd, odd)
         assert record is not None
         assert (record.workflow_id, record.run_id, len(record.events)) == (odd, odd, 2)
-        page = await store.runs(RunFilter(workflow_id=odd), 10)
+        page = await store.runs(RunFilter(query=f"workflow_id = {quoted(odd)}"), 10)
         assert [item.run_id for item in page.items] == [odd]
 
     prove(proof)
@@ -251,7 +255,7 @@ def test_summaries_say_how_runs_stand(prove) -> None:
 
     async def proof(store: Store, lease: Lease) -> None:
         async def summary(workflow: str, run: str = "r1"):
-            page = await store.runs(RunFilter(workflow_id=workflow), 10)
+            page = await store.runs(RunFilter(query=f"workflow_id = {quoted(workflow)}"), 10)
             return next(item for item in page.items if item.run_id == run)
 
         await store.commit(lease, [started("a", type="t", time=7)])
@@ -333,20 +337,91 @@ def test_filters_hold_together(prove) -> None:
         batch = [started(f"w{n}", f"r{n}", time=n, type="even" if n % 2 == 0 else "odd") for n in range(1, 9)]
         await store.commit(lease, [*batch, started("w1", "other", namespace="n2"), completed("w2", 2, "r2")])
 
-        async def found(**fields) -> list[str]:
-            filter = RunFilter(**fields)
+        async def found(query: str, namespace: str = "default") -> list[str]:
+            filter = RunFilter(query=query, namespace=namespace)
             page = await store.runs(filter, 100)
             assert await store.count(filter) == len(page.items)
             return [item.run_id for item in page.items]
 
-        assert await found(type="even") == ["r8", "r6", "r4", "r2"]
-        assert await found(type="even", statuses=("running",)) == ["r8", "r6", "r4"]
-        assert await found(statuses=("completed", "failed")) == ["r2"]
-        assert await found(started_since=3, started_until=6) == ["r5", "r4", "r3"]
-        assert await found(namespace="n2") == ["other"]
-        assert await found(workflow_id="w3") == ["r3"]
-        assert await found(workflow_id="w3", type="even") == []
-        assert await found(namespace="nowhere") == []
+        third, sixth = (f"'1970-01-01T00:00:00.00000{n}Z'" for n in (3, 6))
+        assert await found("type = 'even'") == ["r8", "r6", "r4", "r2"]
+        assert await found("type = 'even' and status = 'running'") == ["r8", "r6", "r4"]
+        assert await found("status in ('completed', 'failed')") == ["r2"]
+        assert await found("status != 'running'") == ["r2"]
+        assert await found(f"started_at >= {third} and started_at < {sixth}") == ["r5", "r4", "r3"]
+        assert await found("", "n2") == ["other"]
+        assert await found("workflow_id = 'w3'") == ["r3"]
+        assert await found("workflow_id = 'w3' and type = 'even'") == []
+        assert await found("", "nowhere") == []
+        assert await found("closed_at is not null") == ["r2"]
+        assert await found("length > 1 or run_id starts_with 'r1'") == ["r2", "r1"]
+        assert await found("not (type = 'even' or workflow_id in ('w1', 'w3'))") == ["r7", "r5"]
+
+    prove(proof)
+
+
+def test_runs_are_found_by_their_attributes(prove) -> None:
+    """By those set at the start and by what code made of them since; a list is found by each of its entries."""
+
+    async def proof(store: Store, lease: Lease) -> None:
+        due = "2026-03-01T00:00:00.000000+00:00"
+        first = {"customer": "c1", "cents": 999, "vip": True, "tags": ["red", "blue"], "due": due}
+        await store.commit(
+            lease,
+            [
+                started("a", attributes=first, attribute_datetimes=("due",)),
+                started("b", "r2", attributes={"customer": "c2", "cents": 1.5, "tags": [], "due": due}),
+                started("c", "r3", parent=ParentLink(workflow_id="a", run_id="r1", command=2)),
+            ],
+        )
+
+        async def found(query: str) -> set[str]:
+            page = await store.runs(RunFilter(query=query), 100)
+            assert await store.count(RunFilter(query=query)) == len(page.items)
+            return {item.workflow_id for item in page.items}
+
+        cases = {
+            "attr.customer = 'c1'": {"a"},
+            "attr.customer != 'c1'": {"b"},
+            "not attr.customer = 'c1'": {"b", "c"},
+            "attr.customer is null": {"c"},
+            "attr.customer > 'c1'": {"b"},
+            "attr.cents > 1 and attr.cents < 1000.5": {"a", "b"},
+            "attr.cents = '999'": set(),
+            "attr.vip = true": {"a"},
+            "attr.vip = 1": set(),
+            "attr.tags = 'red'": {"a"},
+            "attr.tags = 'blue' and attr.tags != 'green'": {"a"},
+            "attr.tags is not null": {"a", "b"},
+            "attr.tags starts_with 'bl'": {"a"},
+            "attr.due < '2026-03-02'": {"a", "b"},
+            "attr.due = '2026-03-01'": {"a"},
+            "attr.customer in ('c1', 'c2', 'c9')": {"a", "b"},
+            "parent = 'a'": {"c"},
+            "parent is null": {"a", "b"},
+        }
+        assert {query: await found(query) for query in cases} == cases
+        change = AttributesSet(
+            id=2, time=2, at=1, based_on=1, attributes={"customer": None, "due": "soon", "tags": ["green"], "n": 7}
+        )
+        await store.commit(lease, [Transition(workflow_id="a", runs=(RunChange(run_id="r1", events=(change,)),))])
+        assert await found("attr.customer = 'c1' or attr.tags = 'red'") == set()
+        assert await found("attr.n = 7 and attr.tags = 'green' and attr.due = 'soon' and attr.cents = 999") == {"a"}
+        page = await store.runs(RunFilter(query="workflow_id = 'a'"), 1)
+        assert page.items[0].attributes == {"cents": 999, "vip": True, "tags": ["green"], "due": "soon", "n": 7}
+        assert page.items[0].attribute_datetimes == ()
+
+    prove(proof)
+
+
+def test_a_query_that_cannot_be_read_is_refused(prove) -> None:
+    """With the place where it goes wrong, by listing and counting alike."""
+
+    async def proof(store: Store, lease: Lease) -> None:
+        for ask in (store.runs(RunFilter(query="type ="), 10), store.count(RunFilter(query="type ="))):
+            with pytest.raises(InvalidArgument) as refused:
+                await ask
+            assert refused.value.column == 7
 
     prove(proof)
 

@@ -244,6 +244,14 @@ def test_list_filters_and_pages(node: Node) -> None:
     first = json.loads(node.run("workflow", "list", "--limit", "1", "-o", "json").stdout)
     second = json.loads(node.run("workflow", "list", "--limit", "1", "--cursor", first["cursor"], "-o", "json").stdout)
     assert first["items"][0]["started_at"] >= second["items"][0]["started_at"]
+    page = json.loads(node.run("workflow", "list", "type = 'fails' and status != 'running'", "-o", "json").stdout)
+    assert {item["type"] for item in page["items"]} == {"fails"}
+    assert node.run("workflow", "count", "type = 'fails' and status != 'running'").stdout == f"{len(page['items'])}\n"
+    counted = json.loads(node.run("workflow", "count", "--type", "fails", "-o", "json").stdout)
+    assert counted["count"] >= len(page["items"])
+    refused = node.run("workflow", "list", "type = fails", "-o", "json")
+    assert refused.returncode == 2
+    assert json.loads(refused.stderr)["error"]["details"] == {"column": 8}
     assert node.run("workflow", "list", "--started-before", "2001-01-01", "-o", "jsonl").stdout == ""
     table = node.run("workflow", "list", "--started-after", "2001-01-01T00:00:00+02:00", "--type", "fails").stdout
     assert table.splitlines()[0].startswith("WORKFLOW ID")

@@ -52,12 +52,15 @@ def code_of(error: BaseException) -> int:
 def complain(error: BaseException, *, as_json: bool) -> int:
     """Say on standard error what went wrong, in one line of JSON or in words, and return the exit code."""
     retry_after = getattr(error, "retry_after", None)
+    column = getattr(error, "column", 0)
     if as_json:
         from msgspec import json
 
         about: dict[str, object] = {"code": name_of(error), "message": shown(str(error))}
         if retry_after is not None:
             about["details"] = {"retry_after": retry_after}
+        elif column:
+            about["details"] = {"column": column}
         say(json.encode({"error": about}).decode())
     else:
         hint = "" if retry_after is None else f"; try again after {retry_after:g} s"

@@ -11,6 +11,8 @@ Status = Literal["running", "completed", "failed", "cancelled", "terminated", "t
 
 
 async def list_runs(
+    query: str | None = None,
+    /,
     *,
     status: list[Status] | None = None,
     type: str | None = None,
@@ -24,6 +26,8 @@ async def list_runs(
     """List runs, newest first.
 
     Args:
+        query: Which runs: "status = 'running' and attr.customer = 'c1'", with and, or, not, comparisons, in (…), starts_with, is null,
+            over workflow_id, run_id, type, status, queue, started_at, closed_at, length, parent, build and attr.NAME.
         status: Only runs of this status. Repeat it for more.
         type: Only runs of this workflow type.
         started_after: Only runs started then or later: a date or time, UTC unless it says otherwise.
@@ -36,6 +40,7 @@ async def list_runs(
 
     async with connected(place) as client:
         page = await client.list(
+            query,
             status=status,
             type=type,
             started_after=aware(started_after),
@@ -59,6 +64,40 @@ async def list_runs(
         )
     if page.cursor:
         say(f"there are more: --cursor {page.cursor}")
+    return OK
+
+
+async def count(
+    query: str | None = None,
+    /,
+    *,
+    status: list[Status] | None = None,
+    type: str | None = None,
+    started_after: datetime | None = None,
+    started_before: datetime | None = None,
+    place: Place = HERE,
+    output: Output = TEXT,
+) -> int:
+    """Count runs.
+
+    Args:
+        query: Which runs, as for `list`.
+        status: Only runs of this status. Repeat it for more.
+        type: Only runs of this workflow type.
+        started_after: Only runs started then or later: a date or time, UTC unless it says otherwise.
+        started_before: Only runs started before.
+    """
+    from perdure.cli.connection import connected
+    from perdure.cli.show import emit, text
+
+    async with connected(place) as client:
+        found = await client.count(
+            query, status=status, type=type, started_after=aware(started_after), started_before=aware(started_before)
+        )
+    if output.is_json:
+        emit({"count": found}, output.output)
+    else:
+        text(str(found))
     return OK
 
 

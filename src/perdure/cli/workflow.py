@@ -10,6 +10,7 @@ from perdure.cli.typed import HERE, TEXT, Json, Run, identified, payloads
 
 app = App(name="workflow", help="Start runs, talk to them, look at them.")
 app.command("perdure.cli.looking:list_runs", name="list", help="List runs, newest first.")
+app.command("perdure.cli.looking:count", name="count", help="Count runs.")
 app.command("perdure.cli.looking:describe", name="describe", help="Show how a run stands, and what it waits for.")
 app.command("perdure.cli.looking:history", name="history", help="Print every event of a run.")
 app.command(

@@ -192,9 +192,16 @@ class NondeterminismError(PerdureError):
 
 
 class InvalidArgument(PerdureError):
-    """A value perdure was given is not one it can take; the message names it."""
+    """A value perdure was given is not one it can take; the message names it.
+
+    `column` is where text that was to be read goes wrong, counted in characters from 1; 0 where there is no such place.
+    """
 
     code: ClassVar[str] = "INVALID_ARGUMENT"
+
+    def __init__(self, message: str = "", *, column: int = 0) -> None:
+        super().__init__(message)
+        self.column: int = int(column)
 
 
 class PayloadTooLarge(InvalidArgument):

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
 from perdure.core.errors import InvalidArgument, NondeterminismError
+from perdure.core.listing.grammar import parse
 from perdure.core.payload import Payload
 from perdure.core.replies import RunStarted, Status
 from perdure.core.requests import OnConflict, Reuse, SignalBody, StartWorkflow
@@ -13,7 +14,7 @@ from perdure.sdk.attributes import AttributeValue, written
 from perdure.sdk.call import Call
 from perdure.sdk.completing import ActivityCompletion
 from perdure.sdk.context import refuse_in_workflow
-from perdure.sdk.duration import Duration, bound, instant
+from perdure.sdk.duration import Duration, aware, bound, instant
 from perdure.sdk.handle import Handle
 from perdure.sdk.handlers import SignalCall, SignalHandler
 from perdure.sdk.messages import message_of
@@ -267,35 +268,41 @@ class Client(ActivityCompletion):
 
     def list(
         self,
+        query: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
         *,
         status: StatusName | Sequence[StatusName] | None = None,
         type: str | None = None,
         started_after: datetime | None = None,
         started_before: datetime | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
     ) -> "Listing":
         """Runs, newest first. Awaited it gives one page with `.items` and `.cursor`; `async for` walks all of them.
 
-        `started_after` is inclusive, `started_before` exclusive; both must be aware. Raises `InvalidArgument`.
+        `query` says which: `status = 'running' and attr.customer = 'c1'`, with and / or / not, comparisons, `in (…)`, `starts_with`,
+        `is null`, over workflow_id, run_id, type, status, queue, started_at, closed_at, length, parent, build and attr.NAME. The other
+        arguments narrow it further: `started_after` is inclusive, `started_before` exclusive, both must be aware. `limit` (1 to
+        1,000) bounds a page; `cursor` is where the page before ended. Raises `InvalidArgument`, for a bad query with its `column`.
         """
         return Listing(
             self,
-            _filter(self.namespace, status, type, started_after, started_before),
+            _filter(self.namespace, query, status, type, started_after, started_before),
             whole(limit, "limit", 1, LIST_MAX),
             free_text(cursor, "cursor", CURSOR_CHARS_MAX),
         )
 
     async def count(
         self,
+        query: str | None = None,
         *,
         status: StatusName | Sequence[StatusName] | None = None,
         type: str | None = None,
         started_after: datetime | None = None,
         started_before: datetime | None = None,
     ) -> int:
-        """How many runs there are of that status, type and time."""
-        return await self.reach("client.count()").count(_filter(self.namespace, status, type, started_after, started_before))
+        """How many runs `list` would give for the same arguments."""
+        filter = _filter(self.namespace, query, status, type, started_after, started_before)
+        return await self.reach("client.count()").count(filter)
 
 
 class Page:
@@ -373,16 +380,40 @@ def _memo(memo: object) -> dict[str, Payload]:
 
 
 def _filter(
-    namespace: str, status: Any, type: str | None, started_after: datetime | None, started_before: datetime | None
+    namespace: str,
+    query: str | None,
+    status: Any,
+    type: str | None,
+    started_after: datetime | None,
+    started_before: datetime | None,
 ) -> RunFilter:
+    """What `list` and `count` were asked for, as one query."""
+    if query is not None and not isinstance(cast("object", query), str):
+        raise InvalidArgument(f"query must be text, not a {query.__class__.__name__}")
+    text = "" if query is None else str.__str__(query)
+    parse(text)  # so that its column is one of what was written, whatever is added
+    parts = [f"({text})"] if text.strip() else []
+    if statuses := _statuses(status):
+        parts.append(f"status in ({', '.join(map(_quoted, statuses))})")
+    if type:
+        parts.append(f"type = {_quoted(identifier(type, 'workflow type'))}")
+    if started_after is not None:
+        parts.append(f"started_at >= {_moment(started_after, 'started_after')}")
+    if started_before is not None:
+        parts.append(f"started_at < {_moment(started_before, 'started_before')}")
+    return RunFilter(namespace=namespace, query=text if len(parts) < 2 and text.strip() else " and ".join(parts))
+
+
+def _statuses(status: Any) -> Sequence[str]:
     names: Any = () if status is None else (status,) if isinstance(status, str) else status
     if not isinstance(names, Iterable):
         raise InvalidArgument(f"status must be one of {', '.join(STATUSES)} or several of them, not {status!r}")
-    statuses: tuple[Any, ...] = tuple(choice(name, "status", STATUSES) for name in cast("Iterable[object]", names))
-    return RunFilter(
-        namespace=namespace,
-        type=identifier(type, "workflow type") if type else "",
-        statuses=statuses,
-        started_since=instant(started_after, "started_after") if started_after is not None else 0,
-        started_until=instant(started_before, "started_before") if started_before is not None else 0,
-    )
+    return [choice(cast("Any", name), "status", STATUSES) for name in cast("Iterable[object]", names)]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _moment(given: datetime, what: str) -> str:
+    return _quoted(aware(instant(given, what)).isoformat())

@@ -1,5 +1,6 @@
 """What the engine knows, in the form people read: datetimes instead of microseconds, values instead of payloads."""
 
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
@@ -7,6 +8,7 @@ from typing import Any, cast
 from msgspec import Raw, Struct
 
 from perdure.core.description import Description
+from perdure.core.events import Attribute
 from perdure.core.failure import Failure
 from perdure.core.payload import is_absent
 from perdure.ports import Record, RunSummary
@@ -65,6 +67,10 @@ class WorkflowSummary:
     started_at: datetime
     closed_at: datetime | None = None
     history_length: int = 0
+    parent: str | None = None
+    """Workflow id of the run that asked for it."""
+    build_id: str = ""
+    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class HistoryEntry:
@@ -197,4 +203,14 @@ def summary_of(run: RunSummary) -> WorkflowSummary:
         started_at=aware(run.started_at),
         closed_at=_when(run.closed_at),
         history_length=run.length,
+        parent=run.parent or None,
+        build_id=run.build_id,
+        attributes=_attributes(run.attributes, run.attribute_datetimes),
     )
+
+
+def _attributes(attributes: Mapping[str, Attribute], datetimes: Container[str]) -> dict[str, Any]:
+    return {
+        name: datetime.fromisoformat(value) if name in datetimes and isinstance(value, str) else value
+        for name, value in attributes.items()
+    }

@@ -102,7 +102,7 @@ class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     code: str
     message: str
-    fields: dict[str, str | float] = {}
+    fields: dict[str, str | int | float] = {}
 
 
 class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -152,7 +152,7 @@ def number_of(line: bytes) -> int:
 
 def fault_of(error: PerdureError) -> Fault:
     """An error on its way to the asker."""
-    fields: dict[str, str | float] = {
+    fields: dict[str, str | int | float] = {
         name: value for name, value in vars(error).items() if isinstance(value, (str, float, int))
     }
     return Fault(code=error.code, message=error.message, fields=fields)

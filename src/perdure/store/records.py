@@ -7,7 +7,7 @@ from perdure.core.codec import Unwritable, encode_transitions
 from perdure.core.transition import Transition
 from perdure.ports import CommitResult, Lease, Record
 from perdure.store.leases import Leases
-from perdure.store.visibility import RunRow
+from perdure.store.rows import RunRow
 
 if TYPE_CHECKING:
     from perdure.core.events import AnyEvent

@@ -40,6 +40,8 @@ FIELDS = {
     "WorkflowAlreadyStarted": {"run_id": "r1"},
     "WorkflowClosed": {"run_id": "r-1"},
     "ResourceExhausted": {"retry_after": 0.25},
+    "InvalidArgument": {"column": 7},
+    "PayloadTooLarge": {"column": 7},
 }
 
 

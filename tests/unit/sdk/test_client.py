@@ -47,6 +47,8 @@ CALLS: dict[str, Callable[[Client, Any], Awaitable[Any] | Any]] = {
     "conflict": lambda c, odd: c.start(waits(), on_conflict=odd),
     "reuse": lambda c, odd: c.start(waits(), reuse=odd),
     "signal with start": lambda c, odd: c.signal_with_start(waits(), "x", id="w", signal_id=odd),
+    "query": lambda c, odd: c.list(odd),
+    "count": lambda c, odd: c.count(odd),
     "status": lambda c, odd: c.list(status=odd),
     "type": lambda c, odd: c.list(type=odd),
     "cursor": lambda c, odd: c.list(cursor=odd),
