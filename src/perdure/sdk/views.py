@@ -1,6 +1,5 @@
 """What the engine knows, in the form people read: datetimes instead of microseconds, values instead of payloads."""
 
-from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
@@ -8,7 +7,6 @@ from typing import Any, cast
 from msgspec import Raw, Struct
 
 from perdure.core.description import Description
-from perdure.core.events import Attribute
 from perdure.core.failure import Failure
 from perdure.core.payload import is_absent
 from perdure.ports import Record, RunSummary
@@ -70,7 +68,7 @@ class WorkflowSummary:
     parent: str | None = None
     """Workflow id of the run that asked for it."""
     build_id: str = ""
-    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
+    attributes: dict[str, AttributeValue] = field(default_factory=dict[str, AttributeValue])
 
 
 class HistoryEntry:
@@ -205,12 +203,5 @@ def summary_of(run: RunSummary) -> WorkflowSummary:
         history_length=run.length,
         parent=run.parent or None,
         build_id=run.build_id,
-        attributes=_attributes(run.attributes, run.attribute_datetimes),
+        attributes=read(run.attributes, run.attribute_datetimes),
     )
-
-
-def _attributes(attributes: Mapping[str, Attribute], datetimes: Container[str]) -> dict[str, Any]:
-    return {
-        name: datetime.fromisoformat(value) if name in datetimes and isinstance(value, str) else value
-        for name, value in attributes.items()
-    }

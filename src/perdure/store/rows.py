@@ -20,6 +20,7 @@ from perdure.core.events import (
 )
 from perdure.core.listing.columns import Cell, Column, cells_of
 from perdure.core.listing.cursor import Key
+from perdure.core.machine.attributes import merged
 from perdure.core.notes import AnyNote, DecidedBy, Paused, Quarantined, Resumed
 from perdure.core.replies import Status
 from perdure.core.transition import RunChange
@@ -103,10 +104,7 @@ class RunRow(Struct, kw_only=True, gc=False):
             self._fold_notes(change.notes)
 
     def _set_attributes(self, event: AttributesSet) -> None:
-        both = {**self.attributes, **event.attributes}
-        self.attributes = {name: value for name, value in both.items() if value is not None}
-        named = {*self.datetimes} - event.attributes.keys() | {*event.datetimes}
-        self.datetimes = tuple(sorted(named & self.attributes.keys()))
+        self.attributes, self.datetimes = merged(self.attributes, self.datetimes, event)
 
     def _fold_notes(self, notes: Sequence[AnyNote]) -> None:
         for note in notes:
