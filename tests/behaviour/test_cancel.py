@@ -251,6 +251,176 @@ async def test_on_cancel_abandon_does_not_ask(any_house, t) -> None:
         event(key, GATES).set()
 
 
+@workflow
+async def waits_through(key: str) -> list[str]:
+    told = []
+    try:
+        told.append(await stubborn.options(on_cancel="wait")(key))
+    except asyncio.CancelledError:
+        told.append("raised")
+    try:
+        await asyncio.sleep(3_600)
+    except asyncio.CancelledError:
+        told.append("raised")
+    return told
+
+
+async def test_on_cancel_wait_waits_through_every_cancel(any_house, t) -> None:
+    """A second request does not break the wait for the activity's end; it is raised at the next await behind it."""
+    key = f"through-{any_house.mode}"
+    async with any_house(waits_through, stubborn) as app:
+        handle = await app.client.start(waits_through(key))
+        await event(key, STARTED).wait()
+        await handle.cancel()
+        await handle.cancel()
+        await t.recorded(app, handle, "cancel_requested", 2)
+        await t.decided(app, handle)
+        assert (await handle.describe()).status == "running"
+        event(key, GATES).set()
+        assert await handle.result() == ["won", "raised"]
+        assert (await t.types(handle)).count("activity_cancel_requested") == 1
+
+
+ROUNDS: dict[str, int] = {}
+
+
+@activity(retry=Retry(initial=3_600, jitter=0))
+async def fails_once(key: str) -> None:
+    ROUNDS[key] = ROUNDS.get(key, 0) + 1
+    raise ConnectionError("not yet")
+
+
+@workflow
+async def cancels_retry(key: str, how: str) -> str:
+    task = asyncio.create_task(fails_once.options(on_cancel=how)(key))
+    await workflow.receive("cancel it")
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return "raised"
+    return "result"
+
+
+@pytest.mark.parametrize("how", ["try", "wait"])
+async def test_cancel_while_it_waits_for_a_retry(any_house, t, how) -> None:
+    """Nobody runs it: it ends at once, and is not tried again."""
+    key = f"retry-{how}-{any_house.mode}"
+    async with any_house(cancels_retry, fails_once) as app:
+        handle = await app.client.start(cancels_retry(key, how))
+        await t.recorded(app, handle, "attempt_failed")
+        await handle.signal("cancel it")
+        assert await handle.result() == "raised"
+        assert "activity_cancelled" in await t.types(handle) or how == "try"
+        assert ROUNDS[key] == 1
+
+
+@pytest.mark.parametrize("how", ["try", "wait"])
+async def test_cancel_before_it_is_taken(any_house, t, how) -> None:
+    """No worker serves its queue: it ends at once and is never run."""
+    key = f"untaken-{how}-{any_house.mode}"
+    async with any_house(cancels_untaken, hold) as app:
+        handle = await app.client.start(cancels_untaken(key, how))
+        await t.recorded(app, handle, "activity_scheduled")
+        await handle.signal("cancel it")
+        assert await handle.result() == "raised"
+        if how == "wait":
+            kinds = await t.types(handle)
+            assert kinds.index("activity_cancel_requested") < kinds.index("activity_cancelled") < kinds.index("completed")
+    assert key not in STARTED
+
+
+@workflow
+async def cancels_untaken(key: str, how: str) -> str:
+    task = asyncio.create_task(hold.options(on_cancel=how, queue="nobody")(key))
+    await workflow.receive("cancel it")
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return "raised"
+    return "result"
+
+
+@pytest.mark.scenario(66)
+async def test_a_cancel_outlives_the_process(any_house, t) -> None:
+    """The worker never saw it: after a restart the attempt that was lost is not tried again, because its cancel is in the history."""
+    key = f"outlives-{any_house.mode}"
+    async with any_house(waits_deaf, deaf, replays=False, grace=0) as app:
+        THREAD_GATES[key] = threading.Event()
+        handle = await app.client.start(waits_deaf(key), id="outlives")
+        await asyncio.to_thread(THREAD_GATES[key].wait, 20)
+        await handle.signal("cancel it")
+        await t.recorded(app, handle, "activity_cancel_requested")
+    async with any_house(waits_deaf, deaf) as app:
+        handle = app.client.handle("outlives", workflow=waits_deaf)
+        assert await handle.result() == "raised"
+    assert ROUNDS[key] == 1
+
+
+@activity(retry=Retry(initial=0.001, jitter=0))
+def deaf(key: str) -> str:
+    """Never looks whether it is wanted."""
+    ROUNDS[key] = ROUNDS.get(key, 0) + 1
+    THREAD_GATES[key].set()
+    threading.Event().wait()
+    return "never"
+
+
+@workflow
+async def waits_deaf(key: str) -> str:
+    task = asyncio.create_task(deaf.options(on_cancel="wait")(key))
+    await workflow.receive("cancel it")
+    task.cancel()
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return "raised"
+
+
+@workflow
+async def abandons(key: str) -> list[str]:
+    task = asyncio.create_task(stubborn.options(on_cancel="abandon")(key))
+    await workflow.receive("cancel it")
+    task.cancel()
+    await asyncio.wait([task])
+    await workflow.receive("go on")
+    return [str(task.cancelled())]
+
+
+async def test_an_abandoned_activity_runs_on_and_its_result_is_recorded(any_house, t) -> None:
+    """It is not told, its result lies in the history, and the code that gave it up does not see it."""
+    key = f"abandoned-{any_house.mode}"
+    async with any_house(abandons, stubborn) as app:
+        handle = await app.client.start(abandons(key))
+        await event(key, STARTED).wait()
+        await handle.signal("cancel it")
+        await t.decided(app, handle)
+        event(key, GATES).set()
+        assert (await t.recorded(app, handle, "activity_completed")).result == "won"
+        await handle.signal("go on")
+        assert await handle.result() == ["True"]
+        assert "activity_cancel_requested" not in await t.types(handle)
+
+
+@workflow
+async def abandons_and_ends(key: str) -> None:
+    await hold.options(on_cancel="abandon")(key)
+
+
+async def test_an_abandoned_activity_runs_on_when_its_run_is_cancelled(any_house, t) -> None:
+    """The run ends cancelled; the activity is left to its end."""
+    key = f"left-{any_house.mode}"
+    async with any_house(abandons_and_ends, hold) as app:
+        handle = await app.client.start(abandons_and_ends(key))
+        await event(key, STARTED).wait()
+        await handle.cancel()
+        with pytest.raises(WorkflowCancelled):
+            await handle.result()
+        event(key, GATES).set()
+    assert LOG[key] == ["done"]
+
+
 THREAD_GATES: dict[str, threading.Event] = {}
 
 

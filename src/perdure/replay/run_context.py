@@ -174,7 +174,11 @@ class RunContext:
         try:
             return await future
         except asyncio.CancelledError:
-            if command.on_cancel == "abandon" or (future.done() and not future.cancelled()):
+            if command.on_cancel == "abandon":
+                raise
+            if future.done() and not future.cancelled():  # both in one breath: there is nothing left to cancel
+                if command.on_cancel == "wait":
+                    return future.result()
                 raise
             if self.matcher.withdraw(asked):
                 raise
@@ -184,9 +188,22 @@ class RunContext:
         return await self._ended(asked)
 
     async def _ended(self, asked: Asked) -> ActivityAnswer:
-        future: asyncio.Future[ActivityAnswer] = self.loop.create_future()
-        asked.waiter = future
-        return await future
+        """Wait for the end of an activity that was asked to stop. Cancelled meanwhile, the waiting task is cancelled again behind that end."""
+        again = False
+        while True:
+            future: asyncio.Future[ActivityAnswer] = self.loop.create_future()
+            asked.waiter = future
+            try:
+                answer = await future
+            except asyncio.CancelledError:
+                again = True
+                if not future.done() or future.cancelled():
+                    continue
+                answer = future.result()
+            task = asyncio.current_task()
+            if again and task is not None:
+                task.cancel()
+            return answer
 
     async def sleep(self, delay: int, summary: str = "") -> None:
         if delay <= 0:

@@ -162,10 +162,10 @@ def _end(draft: Draft, event: Terminated | TimedOut) -> None:
     notify_closed(draft)
 
 
-def notify_closed(draft: Draft) -> None:
-    """Tell workers whose activities nobody waits for any more."""
+def notify_closed(draft: Draft, *, by_code: bool = False) -> None:
+    """Tell workers whose activities nobody waits for any more. Code that ends by itself leaves alone what it would not have cancelled."""
     for activity in draft.run.activities.values():
-        if activity.claim is not None:
+        if activity.claim is not None and not (by_code and activity.event.on_cancel == "abandon"):
             draft.cancels.append((activity.claim.worker, CancelNotice(token=activity.claim.token)))
 
 
