@@ -1,12 +1,13 @@
 """The broker of a single process: bounded lines of tasks, handed to whoever has room. It holds nothing a restart can lose.
 
-What does not fit is dropped; the sweeper offers it again when there is room. Workflow tasks and activity tasks of one task queue stand
+Higher priority goes first (`broker.backlog`). What does not fit is dropped; the sweeper offers it again when there is room. Workflow tasks and activity tasks of one task queue stand
 in separate lines, because running workflow code takes no slot.
 """
 
 from collections import deque
 from typing import Final, Literal
 
+from perdure.broker.backlog import Backlog
 from perdure.core.tasks import Task
 from perdure.ports import Deliver
 
@@ -67,9 +68,9 @@ class InProcessSubscription:
 class _Line:
     __slots__ = ("subscriptions", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, backlog_max: int) -> None:
         self.subscriptions: deque[InProcessSubscription] = deque()
-        self.waiting: deque[Task] = deque()
+        self.waiting = Backlog(backlog_max)
 
     def offer(self, task: Task) -> bool:
         chosen = None
@@ -88,13 +89,13 @@ class _Line:
         return True
 
     def offer_first(self) -> bool:
-        """Hand over the task that has waited longest; false when there is none, or nobody has room."""
+        """Hand over the task that is first in line; false when there is none, or nobody has room."""
         if not self.waiting:
             return False
-        task = self.waiting.popleft()  # first: whoever is handed it may grant, and come back here
+        task = self.waiting.take()  # first: whoever is handed it may grant, and come back here
         if self.offer(task):
             return True
-        self.waiting.appendleft(task)
+        self.waiting.put_back(task)
         return False
 
 
@@ -105,13 +106,16 @@ class InProcessBroker:
         self._backlog_max = backlog_max
         self._lines: dict[tuple[str, str], _Line] = {}
         self._purses: dict[tuple[str, str], _Purse] = {}
-        self.dropped = 0
+
+    @property
+    def dropped(self) -> int:
         """Tasks dropped because their line was full."""
+        return sum(line.waiting.dropped for line in self._lines.values())
 
     def _line(self, queue: str, kind: str) -> _Line:
         line = self._lines.get((queue, kind))
         if line is None:
-            line = self._lines[(queue, kind)] = _Line()
+            line = self._lines[(queue, kind)] = _Line(self._backlog_max)
         return line
 
     def _purse(self, worker: str, kind: str) -> _Purse:
@@ -124,12 +128,9 @@ class InProcessBroker:
 
     def publish(self, task: Task) -> bool:
         line = self._line(task.queue, "activity" if task.command else "workflow")
-        if not line.waiting and line.offer(task):
+        if not line.waiting.count and line.offer(task):
             return True
-        if len(line.waiting) >= self._backlog_max:
-            self.dropped += 1
-        else:
-            line.waiting.append(task)
+        line.waiting.add(task)
         return False
 
     def subscribe(self, queue: str, kind: Kind, worker: str, deliver: Deliver, credits: int) -> InProcessSubscription:

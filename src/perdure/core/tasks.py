@@ -1,8 +1,11 @@
 """Tasks: pointers to work, as the broker carries them. Losing one costs latency, never work: the state says what is due."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
+
+PRIORITY_MAX: Final = 1_000
+"""Priorities lie between minus this and this; higher ones go first, 0 is the ordinary one."""
 
 
 class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

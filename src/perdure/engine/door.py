@@ -8,6 +8,7 @@ from perdure.core.errors import InvalidArgument, LimitExceeded
 from perdure.core.ids import fault_of_id, is_plain
 from perdure.core.limits import LIMITS
 from perdure.core.requests import AnyRequest, SignalBody, SignalWorkflow, StartWorkflow, UpdateWorkflow
+from perdure.core.tasks import PRIORITY_MAX
 from perdure.core.texts import REASON_CHARS_MAX, fault_of_text
 
 _WHOLE_MAX = 2**63 - 1
@@ -45,6 +46,8 @@ def _check_start(request: StartWorkflow) -> None:
     _check("origin", request.origin)
     _check_whole("seed", request.seed)
     _check_whole("priority", request.priority)
+    if abs(request.priority) > PRIORITY_MAX:
+        raise InvalidArgument(f"priority must lie between -{PRIORITY_MAX:,} and {PRIORITY_MAX:,}, not {request.priority:,}")
     _check_whole("timeout", request.timeout)
     if request.timeout < 0:
         raise InvalidArgument("timeout must not be negative")

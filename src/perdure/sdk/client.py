@@ -9,6 +9,7 @@ from perdure.core.listing.grammar import parse
 from perdure.core.payload import Payload
 from perdure.core.replies import RunStarted, Status
 from perdure.core.requests import OnConflict, Reuse, SignalBody, StartWorkflow
+from perdure.core.tasks import PRIORITY_MAX
 from perdure.ports import Chance, Frontend, RunFilter
 from perdure.sdk.attributes import AttributeValue, written
 from perdure.sdk.call import Call
@@ -18,7 +19,7 @@ from perdure.sdk.duration import Duration, aware, bound, instant
 from perdure.sdk.handle import Handle
 from perdure.sdk.handlers import SignalCall, SignalHandler
 from perdure.sdk.messages import message_of
-from perdure.sdk.options import PRIORITY_MAX, choice, free_text, identifier, whole
+from perdure.sdk.options import choice, free_text, identifier, whole
 from perdure.sdk.payloads import CONVERTER
 from perdure.sdk.views import WorkflowSummary, summary_of
 from perdure.sdk.workflow import Workflow, workflow_of

@@ -14,6 +14,7 @@ from perdure.core.errors import InvalidArgument
 from perdure.core.events import OnCancel
 from perdure.core.ids import fault_of_id, is_plain
 from perdure.core.retry import RetryPolicy, retry_delay
+from perdure.core.tasks import PRIORITY_MAX
 from perdure.core.texts import REASON_CHARS_MAX, fault_of_text
 from perdure.sdk.duration import Duration, bound, length
 
@@ -22,8 +23,6 @@ _Choice = TypeVar("_Choice", bound=str)
 SUMMARY_CHARS_MAX: Final = 1_000
 CLASS_CHARS_MAX: Final = 1_000
 FLOAT_MAX: Final = sys.float_info.max
-PRIORITY_MAX: Final = 1_000
-"""Priorities lie between minus this and this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,3 +85,44 @@ def test_a_cancelled_subscription_gets_nothing_more():
     first.cancel()
     offer(broker, "a", "b")
     assert [item.queue for item in got] == ["b", "b"]
+
+
+def urgent(number: int, priority: int) -> Task:
+    return Task(
+        namespace="default", workflow_id=f"p{priority}-{number}", run_id="r", queue="a", command=2, attempt=1, priority=priority
+    )
+
+
+def test_higher_priority_goes_first_and_within_one_whoever_came_first():
+    """Strictly: nothing of a lower one is handed over while a higher one waits."""
+    broker, got = InProcessBroker(), []
+    line = broker.subscribe("a", "activity", "w", got.append, 0)
+    for number in range(2):
+        for priority in (0, 5, -1000, 1000, 5):
+            broker.publish(urgent(number, priority))
+    for _ in range(10):
+        line.grant(1)
+    assert [item.priority for item in got] == [1000, 1000, 5, 5, 5, 5, 0, 0, -1000, -1000]
+    assert [item.workflow_id for item in got[2:6]] == ["p5-0", "p5-0", "p5-1", "p5-1"]
+    assert broker.depth("a", "activity") == 0
+
+
+def test_a_full_line_makes_room_for_what_is_more_urgent():
+    """The newest of the lowest priority goes, and is counted; as urgent as that is not urgent enough."""
+    broker, got = InProcessBroker(backlog_max=3), []
+    for number, priority in enumerate((1, 0, 0, 0, 2, -1)):
+        broker.publish(urgent(number, priority))
+    assert (broker.depth("a", "activity"), broker.dropped) == (3, 3)
+    broker.subscribe("a", "activity", "w", got.append, 9)
+    assert [item.workflow_id for item in got] == ["p2-4", "p1-0", "p0-1"]
+
+
+def test_a_task_that_nobody_could_take_keeps_its_place():
+    """Offered in vain, it is still the first of its priority."""
+    broker, got = InProcessBroker(), []
+    line = broker.subscribe("a", "activity", "w", got.append, 0)
+    for number in range(3):
+        broker.publish(urgent(number, 1))
+    assert not line.line.offer_first()
+    line.grant(3)
+    assert [item.workflow_id for item in got] == ["p1-0", "p1-1", "p1-2"]

@@ -34,7 +34,7 @@ def task_of(state: WorkflowState, run: RunState, scheduled: ActivityScheduled, a
         queue=scheduled.queue or run.started.queue,
         command=scheduled.id,
         attempt=attempt,
-        priority=scheduled.priority,
+        priority=scheduled.priority or run.started.priority,
     )
 
 

@@ -297,7 +297,10 @@ class _Judge:
         draft, report = self.draft, self.report
         claims: list[ActivityClaim] = []
         room = report.room
-        for scheduled in self.recorder.scheduled:
+        wanted = self.recorder.scheduled
+        if room < len(wanted) and any(scheduled.priority for scheduled in wanted):
+            wanted = sorted(wanted, key=lambda scheduled: -(scheduled.priority or self.run.started.priority))
+        for scheduled in wanted:
             queue = scheduled.queue or self.run.started.queue
             if room <= len(claims) or queue not in report.queues:
                 draft.tasks.append(task_of(draft.state, self.run, scheduled, 1))
