@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypedDict, TypeVar, cast
+from typing import Any, Final, TypedDict, TypeVar, cast
 
 from perdure.core.commands import ScheduleActivity
 from perdure.core.errors import InvalidArgument
@@ -86,9 +86,9 @@ class CallOptions(TypedDict, total=False):
     process: bool
     """Run in a process of its own. Not available in this version."""
     local: bool
-    """Run on the worker that runs the workflow. Not available in this version."""
+    """Run on the worker that runs the workflow, as soon as its schedule is written; on another one only when that worker has no slot or is gone."""
     priority: int
-    """-1,000 to 1,000; higher goes first."""
+    """-1,000 to 1,000; higher goes first, 0 is the run's own."""
     summary: str | None
     """A few words for people (up to 1,000 characters), never compared on replay."""
     idempotency_key: str | None
@@ -191,8 +191,12 @@ def _field(name: str, value: Any) -> Any:
             return whole(value, name, -PRIORITY_MAX, PRIORITY_MAX)
         case "on_cancel":
             return choice(value, name, ("try", "wait", "abandon"))
-        case _:  # process, local
-            return _not_yet(value, name)
+        case "local":
+            return flag(value, name)
+        case _:  # process
+            if flag(value, name):
+                raise InvalidArgument("process=True is not available in this version")
+            return False
 
 
 def summary(value: object) -> str:
@@ -200,10 +204,11 @@ def summary(value: object) -> str:
     return free_text(value, "summary", SUMMARY_CHARS_MAX)
 
 
-def _not_yet(value: object, what: str) -> Literal[False]:
-    if value is not False:
-        raise InvalidArgument(f"{what}={value!r} is not available in this version")
-    return False
+def flag(value: object, what: str) -> bool:
+    """`value`, if it is True or False; else raises `InvalidArgument`."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{what} must be True or False, not {_shown(value)}")
+    return value
 
 
 def choice(value: object, what: str, choices: tuple[_Choice, ...]) -> _Choice:

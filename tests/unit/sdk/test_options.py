@@ -138,7 +138,7 @@ def test_every_option_reaches_the_command():
         {"on_cancel": "maybe"},
         {"on_cancel": []},
         {"process": True},
-        {"local": True},
+        {"local": "yes"},
         {"local": 1},
     ],
     ids=str,
@@ -149,9 +149,12 @@ def test_options_refuse(option):
         command_fields(option)
 
 
-def test_process_and_local_may_be_declined():
-    """Saying no to what is not available yet is fine; saying yes tells so."""
+def test_process_and_local_are_flags():
+    """True or False, nothing that merely looks like it; saying yes to what is not available tells so."""
     assert command_fields({"process": False, "local": False}) == {}
+    assert command_fields({"local": True}) == {"local": True}
+    with pytest.raises(InvalidArgument, match="local must be True or False"):
+        command_fields({"local": 1})  # type: ignore[typeddict-item]
     with pytest.raises(InvalidArgument, match="not available in this version"):
         command_fields({"process": True})
 

@@ -34,6 +34,7 @@ def task_of(state: WorkflowState, run: RunState, scheduled: ActivityScheduled, a
         queue=scheduled.queue or run.started.queue,
         command=scheduled.id,
         attempt=attempt,
+        sticky=run.sticky if scheduled.local else "",
         priority=scheduled.priority or run.started.priority,
     )
 
@@ -78,7 +79,7 @@ def claim_activity(state: WorkflowState, request: ClaimActivity, now: int) -> De
         token=request.token,
         incarnation=request.incarnation,
     )
-    if _must_be_durable(activity):
+    if must_be_durable(activity.event, activity.attempt):
         draft.note(note)
         if request.lives_for:
             draft.volatile.append(ClaimLife(request.command, request.lives_for))
@@ -95,10 +96,9 @@ def _claimed_again(draft: Draft, activity: ActivityState, note: ActivityClaimed,
     return draft.outcome(ActivityClaimReply(claim=reply))
 
 
-def _must_be_durable(activity: ActivityState) -> bool:
+def must_be_durable(scheduled: ActivityScheduled, attempt: int) -> bool:
     """A claim on which a policy depends is written before the attempt runs: the last allowed one, or one with a bound on waiting."""
-    retry = activity.event.retry
-    return bool(activity.event.schedule_to_start) or 0 < retry.max_attempts <= activity.attempt
+    return bool(scheduled.schedule_to_start) or 0 < scheduled.retry.max_attempts <= attempt
 
 
 def granted(

@@ -6,8 +6,8 @@ there. Proven on the models in tests/property; docs/adr/0005 says what goes wron
 """
 
 from perdure.core.commands import AcceptUpdate, ClosingCommand, ContinueAsNew
-from perdure.core.events import CLOSING_KINDS, ActivityCompleted, CommandEvent
-from perdure.core.machine.activities import attempt_failed, granted, task_of
+from perdure.core.events import CLOSING_KINDS, ActivityCompleted, ActivityScheduled, CommandEvent
+from perdure.core.machine.activities import attempt_failed, granted, must_be_durable, task_of
 from perdure.core.machine.claims import build_fault, hold
 from perdure.core.machine.closing import close, may_close
 from perdure.core.machine.limiting import fail_if_too_long, fail_run, too_large
@@ -19,7 +19,7 @@ from perdure.core.notes import ActivityClaimed, DecidedBy, Seen, SignalSetAside
 from perdure.core.replies import ActivityClaim, Rejection, Reported
 from perdure.core.requests import ActivityErred, ActivitySucceeded, Commands, Report
 from perdure.core.state import ActivityState, RunState, WorkflowState
-from perdure.core.volatile import ClaimLife, CloseRefused, HeldWarm, SeenTo, WorkflowClaimEnded
+from perdure.core.volatile import ClaimLife, ClaimUnnoted, CloseRefused, HeldWarm, SeenTo, WorkflowClaimEnded
 
 
 def report(state: WorkflowState, request: Report, now: int) -> Decided:
@@ -293,16 +293,16 @@ class _Judge:
             )
 
     def _dispatch(self) -> tuple[ActivityClaim, ...]:
-        """Hand the reporting worker what it has room for, claims riding in this commit; the rest goes to the broker."""
+        """Hand the reporting worker what it has room for, claims riding in this commit; the rest goes to the broker.
+
+        Claims of local activities are not written with it: a crash then costs no attempt, and most have ended by the next transition.
+        """
         draft, report = self.draft, self.report
         claims: list[ActivityClaim] = []
         room = report.room
-        wanted = self.recorder.scheduled
-        if room < len(wanted) and any(scheduled.priority for scheduled in wanted):
-            wanted = sorted(wanted, key=lambda scheduled: -(scheduled.priority or self.run.started.priority))
-        for scheduled in wanted:
+        for scheduled in self._by_urgency(room):
             queue = scheduled.queue or self.run.started.queue
-            if room <= len(claims) or queue not in report.queues:
+            if room <= len(claims) or not (queue in report.queues or scheduled.local):
                 draft.tasks.append(task_of(draft.state, self.run, scheduled, 1))
                 continue
             note = ActivityClaimed(
@@ -315,11 +315,22 @@ class _Judge:
                 token=f"{report.nonce}.{scheduled.id}",
                 incarnation=report.incarnation,
             )
-            draft.note(note)
-            if report.lives_for:
-                draft.volatile.append(ClaimLife(scheduled.id, report.lives_for))
+            if scheduled.local and not must_be_durable(scheduled, 1):
+                draft.volatile.append(ClaimUnnoted(note, report.lives_for))
+            else:
+                draft.note(note)
+                if report.lives_for:
+                    draft.volatile.append(ClaimLife(scheduled.id, report.lives_for))
             claims.append(granted(draft, scheduled, note, None, report.lives_for))
         return tuple(claims)
+
+    def _by_urgency(self, room: int) -> list[ActivityScheduled]:
+        """What this report asks for; where not everything finds room, local ones first, then by priority."""
+        wanted = self.recorder.scheduled
+        if room < len(wanted) and any(scheduled.local or scheduled.priority for scheduled in wanted):
+            own = self.run.started.priority
+            return sorted(wanted, key=lambda scheduled: (not scheduled.local, -(scheduled.priority or own)))
+        return wanted
 
     def _settle_claim(self, reply: Reported, covered: int) -> None:
         """Whoever reported in full and has more to feed keeps (or gets) the claim; else it ends."""

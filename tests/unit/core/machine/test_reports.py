@@ -7,6 +7,7 @@ import pytest
 from perdure.core import commands as cm
 from perdure.core.replies import ActivityClaim, Reported
 from perdure.core.requests import Commands, WorkflowClaimDue, WriteDown
+from perdure.core.retry import RetryPolicy
 from perdure.testing.machine.story import Story, done, text
 
 EFFECT = cm.RecordSideEffect(at=1, result=text("x"))
@@ -356,3 +357,42 @@ def test_a_claim_kept_after_a_lost_one_has_a_new_token() -> None:
     kept = story.report(lost, done(reply.activities[0]))
     assert kept.token
     assert kept.token != lost.token
+
+
+def test_local_activities_find_room_first_and_their_claims_are_not_written():
+    """Handed to whoever reports, also of a queue it does not serve; a crash forgets the claim, and the attempt is the first again."""
+    story = Story()
+    story.start()
+    asked = [cm.ScheduleActivity(at=1, name=name, local=name == "near", queue="elsewhere") for name in ("far", "near", "near")]
+    reply = story.decide(*asked, room=2, queues=("default",))
+    assert [claim.scheduled.id for claim in reply.activities] == [3, 4]
+    assert "activity_claimed" not in story.note_types
+    assert [task.command for task in story.published.values() if task.command] == [2]
+    story.succeed(reply.activities[0])
+    assert story.note_types.count("activity_claimed") == 1
+    story.crash()
+    assert story.run.activities[4].claim is not None
+
+    story = Story()
+    story.start()
+    reply = story.decide(cm.ScheduleActivity(at=1, name="near", local=True), room=1, queues=("default",))
+    story.crash()
+    assert story.take(2, 1).attempt == 1
+
+
+def test_a_claim_a_policy_depends_on_is_written_though_it_is_local():
+    """The last attempt that is allowed is written before it runs."""
+    story = Story()
+    story.start()
+    only = cm.ScheduleActivity(at=1, name="near", local=True, retry=RetryPolicy(max_attempts=1))
+    story.decide(only, room=1, queues=("default",))
+    assert "activity_claimed" in story.note_types
+
+
+def test_room_goes_to_the_most_urgent():
+    """Where not everything finds room, priority decides; the rest waits in line."""
+    story = Story()
+    story.start()
+    asked = [cm.ScheduleActivity(at=1, name="step", priority=priority) for priority in (0, 7, 3)]
+    reply = story.decide(*asked, room=2, queues=("default",))
+    assert [claim.scheduled.priority for claim in reply.activities] == [7, 3]
