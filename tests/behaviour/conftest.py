@@ -71,7 +71,7 @@ class AlwaysCold(Sessions):
         return None
 
 
-MODES = ("warm", "cold", "unfused")
+MODES = ("warm", "cold", "unfused", "piecemeal")
 
 
 def force(node: Node, mode: str) -> None:
@@ -81,6 +81,8 @@ def force(node: Node, mode: str) -> None:
         node.worker._sessions = node.worker.decider._sessions = cold
     elif mode == "unfused":
         node.worker.decider.fuse = False
+    elif mode == "piecemeal":
+        node.worker.decider.commands_max = 1
 
 
 # ------------------------------------------------------------------------------------------------------------------------ house
@@ -204,7 +206,7 @@ def house(tmp_path: Path, exported: list[dict[str, Any]]) -> House:
 
 @pytest.fixture(params=MODES)
 def any_house(request: pytest.FixtureRequest, tmp_path: Path, exported: list[dict[str, Any]]) -> House:
-    """The same test three times: runs held warm, always replayed from the first event, and nothing fused."""
+    """The same test four times: runs held warm, always replayed from the first event, nothing fused, one command a message."""
     return House(tmp_path / "data", exported, request.param)
 
 

@@ -62,3 +62,18 @@ async def test_unread_signals_are_bounded(house) -> None:
         with pytest.raises(LimitExceeded, match="signals_unread_max"):
             await handle.signal("n", 20)
         app.register(never_reads)
+
+
+async def test_a_decision_larger_than_a_message_travels_in_parts(house) -> None:
+    """More commands than one message may hold are one decision, in one commit, all the same; beyond the decision's own limit the run fails."""
+    limits = Limits(decision_commands_max=50)
+    async with house(many_at_once, memory=True, replays=False, limits=limits) as app:
+        app.worker.decider.commands_max = 7
+        fine = await app.client.start(many_at_once(50))
+        history = await fine.history()
+        while len(history) < 51:
+            await asyncio.sleep(0)
+            history = await fine.history()
+        assert {event.based_on for event in history[1:]} == {1}
+        with pytest.raises(WorkflowFailed, match="decision_commands_max"):
+            await app.client.execute(many_at_once(51))

@@ -218,6 +218,17 @@ class Report(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, t
     """Updates that were offered and not accepted; they stand with the decision before the first fact."""
     waiting: tuple[UpdateBody, ...] = ()
     """Updates that wait for the run's code. Filled in by the owner, whatever a worker sent."""
+    parts: int = 0
+    """So many `ReportPart`s of the same nonce came before it, with steps that stand before its own."""
+
+
+class ReportPart(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="report_part"):
+    """A part, counted from 1, of a report with more commands than one message may hold. Answered with `Taken`; decides nothing."""
+
+    run_id: str
+    nonce: str
+    part: int
+    steps: tuple[Step, ...]
 
 
 class SetAside(Struct, frozen=True, kw_only=True, gc=False):
@@ -326,7 +337,7 @@ ClientRequest: TypeAlias = (
     | HeartbeatActivity
 )
 WorkerRequest: TypeAlias = (
-    ClaimWorkflow | ClaimActivity | Report | ReleaseWorkflow | ReleaseActivity | CompleteLater | HeartbeatActivity
+    ClaimWorkflow | ClaimActivity | ReportPart | Report | ReleaseWorkflow | ReleaseActivity | CompleteLater | HeartbeatActivity
 )
 EngineRequest: TypeAlias = TimerDue | ActivityDue | WorkflowClaimDue | RunDue | WriteDown | QuarantineRun
 AnyRequest: TypeAlias = ClientRequest | WorkerRequest | EngineRequest

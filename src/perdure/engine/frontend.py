@@ -17,7 +17,7 @@ from perdure.core.machine.targets import not_found
 from perdure.core.machine.updates import standing
 from perdure.core.machine.wakes import matters
 from perdure.core.replies import RunResult, UpdateResult
-from perdure.core.requests import AnyRequest, ClientRequest
+from perdure.core.requests import AnyRequest, ClientRequest, Report, ReportPart
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.tasks import Task
@@ -28,6 +28,7 @@ from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
 from perdure.engine.owner import Key, ShardOwner, Surroundings, error_of
+from perdure.engine.parts import ReportParts
 from perdure.engine.pending import Passage, PendingWrite, Unwritable, WriteLost
 from perdure.engine.sweeper import Sweeper
 from perdure.engine.timers import TimerQueue
@@ -66,6 +67,7 @@ class EngineFrontend:
         self._clock = clock
         self._node = node
         self._limits = limits
+        self._parts = ReportParts(limits)
         self.incarnation = incarnation
         self.exits = Exits(broker)
         self._owners: list[ShardOwner] = []
@@ -214,11 +216,17 @@ class EngineFrontend:
 
     def send(self, request: AnyRequest, answer: Answer) -> None:
         """Bring a request to its owner; see `ports.Frontend.send`."""
+        kind = type(request)
         try:
             if self._stopped or self.fault is not None or not self._owners:
                 self._check_running()
-            if type(request) in _CLIENT:
+            if kind in _CLIENT:
                 door.check(request)
+            elif isinstance(request, Report) and request.parts:
+                request = self._parts.whole(request)
+            elif isinstance(request, ReportPart):
+                answer(self._parts.take(request), None)
+                return
         except PerdureError as error:
             answer(None, error)
             return

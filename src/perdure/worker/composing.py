@@ -15,13 +15,14 @@ from perdure.worker.sessions import Session
 
 
 class Composition(Struct):
-    """A report's body. `scheduled` counts the activities it asks for; `left` are facts that must wait for the next report."""
+    """A report's body. `scheduled` counts the activities it asks for, `commands` everything; `left` are facts that must wait for the next report."""
 
     based_on: int
     decided: int
     steps: list[Step]
     closing: ClosingCommand | None = None
     scheduled: int = 0
+    commands: int = 0
     left: list[Fact] = []
     set_aside: tuple[SetAside, ...] = ()
     """Signals that did not fit their handlers."""
@@ -43,6 +44,7 @@ def compose(
         if runner.context.set_aside is not None:
             body.set_aside, runner.context.set_aside = tuple(runner.context.set_aside), None
     body.scheduled = _count_scheduled(commands)
+    body.commands = len(commands)
     succeeded = [fact for fact in facts if isinstance(fact, ActivitySucceeded)]
     number = body.based_on + len(commands)
     for fact in succeeded:
@@ -55,6 +57,7 @@ def compose(
             return None
         body.steps += fed
         number += 1 + len(fed[1].commands)
+        body.commands += len(fed[1].commands)
         body.scheduled += _count_scheduled(fed[1].commands)
     body.closing = runner.ending
     erred = [fact for fact in facts if not isinstance(fact, ActivitySucceeded)]

@@ -15,8 +15,10 @@ from msgspec.structs import replace
 
 from perdure.core.commands import ContinueAsNew
 from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
+from perdure.core.limits import LIMITS
+from perdure.core.parts import split
 from perdure.core.replies import ActivityClaim, NotWanted, Reported, WorkflowClaimed
-from perdure.core.requests import ActivitySucceeded, ClaimWorkflow, Commands, CompleteLater, Report
+from perdure.core.requests import ActivitySucceeded, ClaimWorkflow, Commands, CompleteLater, Report, ReportPart
 from perdure.core.tasks import Task
 from perdure.ports import Chance, Frontend, WorkerIdentity
 from perdure.replay.mismatch import Mismatch, OldBuild, Stale
@@ -74,6 +76,8 @@ class Decider:
         self._cut: set[str] = set()
         """Runs whose last fused report was cut: their next fact goes unfused."""
         self.fuse = True
+        self.commands_max = LIMITS.message_commands_max
+        """More in one report travel in parts."""
         self._unanswered = 0
         self._left: asyncio.Future[None] | None = None
         """Set when the worker leaves; done when every report is answered."""
@@ -320,7 +324,24 @@ class Decider:
         session.waiting = True
         self._unanswered += 1
         told = [step for step in body.steps if not isinstance(step, Commands)]
+        if body.commands > self.commands_max:
+            report = self._send_parts(report)
         self._frontend.send(report, partial(self._reported, session, room, told))
+
+    def _send_parts(self, report: Report) -> Report:
+        """Send all but the last part of a report too long for one message; gives that. A part that is refused has the report refused."""
+        *parts, last = split(report.steps, self.commands_max)
+        for number, steps in enumerate(parts, 1):
+            part = ReportPart(
+                namespace=report.namespace,
+                workflow_id=report.workflow_id,
+                run_id=report.run_id,
+                nonce=report.nonce,
+                part=number,
+                steps=steps,
+            )
+            self._frontend.send(part, _log_refusal)
+        return replace(report, steps=last, parts=len(parts))
 
     def _closing_fields(self, session: Session, closing: Any) -> dict[str, Any]:
         untaken = session.runner.context.untaken()

@@ -11,6 +11,7 @@ from perdure.core.machine import activities, claims, outside, reports, runs, sig
 from perdure.core.machine.apply import apply, apply_transition
 from perdure.core.machine.outcome import Decided, Outcome
 from perdure.core.machine.targets import not_yet
+from perdure.core.replies import Rejection
 from perdure.core.state import WorkflowState
 
 __all__ = ["Decided", "Outcome", "apply", "apply_transition", "decide"]
@@ -19,6 +20,10 @@ __all__ = ["Decided", "Outcome", "apply", "apply_transition", "decide"]
 def decide(state: WorkflowState, request: rq.AnyRequest, now: int) -> Decided:
     """What `request` means for the workflow id whose state this is, at `now` (microseconds). Total: every request has an answer."""
     return _DECIDE[type(request)](state, request, now)
+
+
+def _in_parts(_state: WorkflowState, _request: Any, _now: int) -> Decided:
+    return Rejection(code="INVALID_ARGUMENT", message="a part of a report is nothing to decide: the whole report is")
 
 
 def _unbuilt(what: str) -> Callable[[WorkflowState, Any, int], Decided]:
@@ -46,6 +51,7 @@ _DECIDE: dict[type, Callable[[WorkflowState, Any, int], Decided]] = {
     rq.ActivityDue: activities.activity_due,
     rq.TimerDue: timers.timer_due,
     rq.Report: reports.report,
+    rq.ReportPart: _in_parts,
     rq.PauseWorkflow: _unbuilt("pausing a workflow"),
     rq.ResetWorkflow: _unbuilt("resetting a workflow"),
 }

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from perdure.core.events import AnswerEvent, AnyEvent, ClosingEvent, CommandEvent, Started
+from perdure.core.machine.activities import RELEASE_PAUSE
 from perdure.core.machine.outcome import Waker
 from perdure.core.machine.wakes import tasks_of, wakes_of
 from perdure.core.requests import ActivityDue
@@ -133,7 +134,9 @@ def check_woken(state: WorkflowState, now: int, published: Iterable[Key], wakes:
         must("woken", not task.command or key in sent or key in announced, f"nobody was told of {key}")
     for instant, target in wakes_of(state):
         key = key_of(target)
-        on_time = announced.get(key, instant + 1) <= instant
+        # A task that was due already and was given back is offered again after a pause.
+        latest = max(instant, now + RELEASE_PAUSE) if isinstance(target, Task) else instant
+        on_time = announced.get(key, latest + 1) <= latest
         must("woken", on_time or key in sent, f"nothing brings {key} at {instant}; announced: {announced.get(key)}")
     check_waiting(state.run)
 

@@ -8,6 +8,7 @@ from msgspec import Raw
 from perdure.core import commands as cm
 from perdure.core.events import ActivityScheduled
 from perdure.core.failure import Failure
+from perdure.core.machine.activities import RELEASE_PAUSE
 from perdure.core.replies import Beaten, NotWanted, Taken
 from perdure.core.requests import ActivityDue, Commands, ReleaseActivity
 from perdure.core.retry import RetryPolicy
@@ -132,6 +133,19 @@ def test_a_claim_given_back_costs_no_attempt(options: Any) -> None:
     story.crash()
     assert story.run.activities[2].claim is None
     assert story.take(2, 1, worker="bob").attempt == 1
+
+
+def test_a_later_attempt_that_is_given_back_is_offered_again_after_a_pause() -> None:
+    """It was due already; the law `woken` knows that whoever gave it back is not asked again at once."""
+    story = Story()
+    story.start()
+    story.decide(cm.ScheduleActivity(at=1, name="charge"))
+    story.take(2, lives_for=7)
+    story.sleep(7)
+    claim = story.take(2, attempt=2)
+    story.ask(ReleaseActivity(workflow_id="w", run_id=claim.run_id, command=2, attempt=2, token=claim.token))
+    story.sleep(RELEASE_PAUSE)
+    assert story.take(2, attempt=2).attempt == 2
 
 
 @pytest.mark.scenario(43)

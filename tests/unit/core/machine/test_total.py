@@ -101,6 +101,7 @@ REQUESTS: list[rq.AnyRequest] = [
     rq.Report(**REPORT, steps=(ERRED, ASKED), closing=cm.FailWorkflow(at=4, failure=Failure(type="Boom"))),
     rq.Report(**REPORT, steps=(FACT, FACT, ERRED), notes=(rq.SetAside(command=4, message="no"),)),
     rq.Report(**REPORT, steps=(ASKED, FACT), closing=cm.ContinueAsNew(at=1), next_run_id="next9"),
+    rq.ReportPart(**RUN, nonce="n", part=1, steps=(ASKED,)),
     rq.Report(**{**REPORT, "based_on": 99, "decided": 98}, steps=(ASKED,)),
     *[
         rq.ReleaseWorkflow(**RUN, token="t", build_id="b1", why=why)
