@@ -134,7 +134,15 @@ async def test_unknown_ids(house) -> None:
     """NotFound, whatever is asked."""
     async with house(answers) as app:
         handle = app.client.handle("nobody")
-        for ask in (handle.result, handle.describe, handle.history, handle.cancel, handle.terminate, handle.resume):
+        for ask in (
+            handle.result,
+            handle.describe,
+            handle.history,
+            handle.cancel,
+            handle.terminate,
+            handle.pause,
+            handle.resume,
+        ):
             with pytest.raises(NotFound):
                 await ask()
         await app.client.execute(answers(1), id="somebody")

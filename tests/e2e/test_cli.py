@@ -306,7 +306,7 @@ def test_bad_input_is_exit_code_2_and_one_line(node: Node, command: tuple[str, .
         assert error["message"]
 
 
-@pytest.mark.parametrize("verb", ["result", "describe", "history", "cancel", "terminate", "resume", "signal"])
+@pytest.mark.parametrize("verb", ["result", "describe", "history", "cancel", "terminate", "pause", "resume", "signal"])
 def test_what_is_not_there_is_exit_code_3(node: Node, verb: str) -> None:
     """For every verb that names a workflow id; for those that read also with a run id that is none of its runs."""
     rest = ("x",) if verb == "signal" else ()

@@ -200,6 +200,11 @@ class Laws(RuleBasedStateMachine):
     def resume(self) -> None:
         self.bring(rq.ResumeWorkflow(workflow_id="w"))
 
+    @precondition(lambda self: len(self.sent) % 4 == 3)
+    @rule()
+    def pause(self) -> None:
+        self.bring(rq.PauseWorkflow(workflow_id="w"))
+
     # ----------------------------------------------------------------------------------------------- workflow claims
 
     @rule(worker=WORKERS, build=BUILDS, lives_for=LIVES, old=OLD_RUN)

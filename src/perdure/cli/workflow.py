@@ -139,8 +139,24 @@ async def terminate(
 
 
 @app.command
+async def pause(id: str, /, *, reason: str | None = None, run: Run = None, place: Place = HERE, output: Output = TEXT) -> int:
+    """Hold a run where it is until it is resumed. What comes meanwhile is kept; what was started goes on.
+
+    Args:
+        id: The workflow id.
+        reason: Why, for people.
+        run: A run of it; the current one when left out.
+    """
+    from perdure.cli.connection import connected
+
+    async with connected(place) as client:
+        await client.handle(identified(id), run).pause(reason)
+    return _done(id, "paused", output)
+
+
+@app.command
 async def resume(id: str, /, *, reason: str | None = None, run: Run = None, place: Place = HERE, output: Output = TEXT) -> int:
-    """Take a run out of quarantine, or offer one that waits for a newer build again.
+    """End a pause, take a run out of quarantine, or offer one that waits for a newer build again.
 
     Args:
         id: The workflow id.

@@ -87,6 +87,8 @@ def _pending(run: RunState, now: int) -> list[Pending]:
         note = run.quarantine
         words = "; ".join(f"{label} {text}" for label, text in (("expected", note.expected), ("found", note.found)) if text)
         pending.append(Pending(kind="resume", name=note.build_id, state=f"{note.reason}: {words}" if words else note.reason))
+    if run.paused:
+        pending.append(Pending(kind="resume", state=f"paused: {run.pause_reason}" if run.pause_reason else "paused"))
     pending += [
         Pending(kind="build", name=change, state=f"build {build} does not know the change {change!r}")
         for build, change in run.refused_builds.items()

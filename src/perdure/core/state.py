@@ -100,6 +100,7 @@ class RunState(Struct, kw_only=True):
     """Builds too old for the run, and the change id each lacks."""
     build_id: str = ""
     paused: bool = False
+    pause_reason: str = ""
     updates: dict[int, str] | None = None
     """Updates accepted and not finished: number of `update_accepted` → update id. None while there was none."""
     owed: dict[str, UpdateBody] | None = None

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable  # noqa: TC003 – read by whoever asks for the hints of a method
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from perdure.core.requests import RequestCancel, ResumeWorkflow, SignalWorkflow, TerminateWorkflow
+from perdure.core.requests import PauseWorkflow, RequestCancel, ResumeWorkflow, SignalWorkflow, TerminateWorkflow
 from perdure.sdk.duration import Duration, length
 from perdure.sdk.options import identifier
 from perdure.sdk.options import reason as checked_reason
@@ -125,8 +125,28 @@ class Handle(Generic[R_co]):
             )
         )
 
+    async def pause(self, reason: str | None = None) -> None:
+        """Hold the run where it is: nothing more is decided for it, or for what it continues as, until `resume`.
+
+        What comes meanwhile (signals, results, timers) is kept for then; activities that were scheduled go on, and time limits run. A
+        decision that was being made when the pause came may still be taken. Pausing a paused run changes nothing.
+        Raises `WorkflowClosed`, `NotFound`.
+        """
+        frontend = self._client.reach("handle.pause()")
+        await frontend.call(
+            PauseWorkflow(
+                namespace=self._client.namespace,
+                workflow_id=self.id,
+                run_id=self._pinned,
+                reason=checked_reason(reason),
+            )
+        )
+
     async def resume(self, reason: str | None = None) -> None:
-        """Take the run out of quarantine, whatever build failed on it, and offer it again. Raises `WorkflowClosed`, `NotFound`."""
+        """End a pause, or take the run out of quarantine, whatever build failed on it, and offer it again.
+
+        Raises `WorkflowClosed`, `NotFound`.
+        """
         frontend = self._client.reach("handle.resume()")
         await frontend.call(
             ResumeWorkflow(

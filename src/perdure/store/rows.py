@@ -115,7 +115,8 @@ class RunRow(Struct, kw_only=True, gc=False):
             elif isinstance(note, Paused):
                 self.paused = True
             elif isinstance(note, Resumed):
-                self.paused = self.quarantined = False
+                self.quarantined = False
+                self.paused = self.paused and bool(note.by_build)
         if not self.closed_at:
             self.status = "quarantined" if self.quarantined else "paused" if self.paused else "running"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure.core import requests as rq
-from perdure.core.machine import activities, claims, outside, reports, runs, signals, timers, updates
+from perdure.core.machine import activities, claims, outside, pausing, reports, runs, signals, timers, updates
 from perdure.core.machine.apply import apply, apply_transition
 from perdure.core.machine.outcome import Decided, Outcome
 from perdure.core.machine.targets import not_yet
@@ -33,7 +33,7 @@ def _unbuilt(what: str) -> Callable[[WorkflowState, Any, int], Decided]:
 _DECIDE: dict[type, Callable[[WorkflowState, Any, int], Decided]] = {
     rq.StartWorkflow: runs.start,
     rq.TerminateWorkflow: runs.terminate,
-    rq.ResumeWorkflow: runs.resume,
+    rq.ResumeWorkflow: pausing.resume,
     rq.RunDue: runs.time_out,
     rq.SignalWorkflow: signals.signal,
     rq.RequestCancel: signals.cancel,
@@ -52,6 +52,6 @@ _DECIDE: dict[type, Callable[[WorkflowState, Any, int], Decided]] = {
     rq.TimerDue: timers.timer_due,
     rq.Report: reports.report,
     rq.ReportPart: _in_parts,
-    rq.PauseWorkflow: _unbuilt("pausing a workflow"),
+    rq.PauseWorkflow: pausing.pause,
     rq.ResetWorkflow: _unbuilt("resetting a workflow"),
 }

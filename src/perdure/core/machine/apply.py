@@ -315,8 +315,10 @@ def _build_refused(state: WorkflowState, note: nt.BuildRefused) -> None:
 def _resumed(state: WorkflowState, note: nt.Resumed) -> None:
     run = _noted(state, note)
     run.quarantine = None
-    run.paused = False
-    run.status = "running"
+    if not note.by_build:
+        run.paused = False
+        run.pause_reason = ""
+    run.status = "paused" if run.paused else "running"
     if not note.by_build:
         run.failed_builds = []
         run.refused_builds = {}
@@ -325,6 +327,7 @@ def _resumed(state: WorkflowState, note: nt.Resumed) -> None:
 def _paused(state: WorkflowState, note: nt.Paused) -> None:
     run = _noted(state, note)
     run.paused = True
+    run.pause_reason = note.reason
     if run.quarantine is None:
         run.status = "paused"
 

@@ -129,7 +129,7 @@ class _Judge:
         """Commands before a fact need the claim and the fence; after one, an exact prefix and the fact as it was fed."""
         if self.cut or not self.fence or self.refused_build:
             return False
-        return self.exact if self.has_facts else self.right
+        return self.exact and not self.run.paused if self.has_facts else self.right
 
     def _commands(self, step: Commands) -> None:
         if not self.has_facts and not step.commands and not self.right:
@@ -339,7 +339,7 @@ class _Judge:
         for event in draft.events:
             if not isinstance(event, CommandEvent):
                 last_input = event.id
-        more = self.refused or (last_input > covered and not run.paused)
+        more = (self.refused or last_input > covered) and not run.paused
         if report.waiting and wants_code(run):
             refused = {update.update_id for update in report.refused} if self.accepted else ()
             waiting = still_waiting(report.waiting, self.recorder.accepted or (), refused)

@@ -1,4 +1,4 @@
-"""How runs begin, and how they end from outside: start, terminate, run timeout, pause and resume."""
+"""How runs begin, and how they end from outside: start, terminate, run timeout."""
 
 from typing import Final
 
@@ -6,9 +6,8 @@ from perdure.core.events import CancelRequested, RunLimits, SignalReceived, Star
 from perdure.core.limits import Limits
 from perdure.core.machine.outcome import Decided, Draft, Outcome, Waker, only
 from perdure.core.machine.targets import current_run, open_run
-from perdure.core.notes import Resumed
 from perdure.core.replies import Rejection, RunStarted, Taken
-from perdure.core.requests import ResumeWorkflow, RunDue, SignalBody, StartWorkflow, TerminateWorkflow
+from perdure.core.requests import RunDue, SignalBody, StartWorkflow, TerminateWorkflow
 from perdure.core.state import RunState, WorkflowState
 from perdure.core.tasks import CancelNotice
 from perdure.core.transition import RunChange, Transition
@@ -201,15 +200,3 @@ def time_out(state: WorkflowState, request: RunDue, now: int) -> Decided:
         return draft.outcome(Taken(run_id=run.run_id))
     _end(draft, TimedOut(id=draft.next_id, time=draft.time, unseen_signals=len(run.unseen_signals)))
     return draft.outcome(Taken(run_id=run.run_id))
-
-
-def resume(state: WorkflowState, request: ResumeWorkflow, now: int) -> Decided:
-    """End quarantine, forget which builds failed or were too old, and offer the run again."""
-    found = open_run(state, request.run_id)
-    if isinstance(found, Rejection):
-        return found
-    if found.quarantine is None and not found.failed_builds and not found.refused_builds and not found.paused:
-        return only(Taken(run_id=found.run_id, duplicate=True))
-    draft = Draft(state, found, now)
-    draft.note(Resumed(id=draft.next_note, time=draft.time, after=draft.length, reason=request.reason))
-    return draft.outcome(Taken(run_id=found.run_id))

@@ -14,8 +14,10 @@ from perdure.core.requests import (
     ActivityDue,
     ActivitySucceeded,
     Commands,
+    PauseWorkflow,
     Report,
     RequestCancel,
+    ResumeWorkflow,
     SignalBody,
     SignalWorkflow,
     StartWorkflow,
@@ -96,6 +98,13 @@ class Life(World):
         if not self.cancelled and self.random.random() < 0.15:
             reply = self.ask(RequestCancel(workflow_id="w", request_id="cancel"))
             self.cancelled += not isinstance(reply, Rejection)
+
+    def pause(self, _worker: Worker) -> None:
+        self.ask(PauseWorkflow(workflow_id="w"))
+        self.counts["paused"] += 1
+
+    def resume(self, _worker: Worker) -> None:
+        self.ask(ResumeWorkflow(workflow_id="w"))
 
     def kill(self, worker: Worker) -> None:
         """The process is gone; its reports may still be on their way."""
@@ -187,6 +196,7 @@ class Life(World):
         for worker in self.workers:
             if self.deploys:
                 self.deploy(worker)
+        self.resume(self.workers[0])
         for _ in range(40):
             if self.is_over:
                 return
@@ -238,6 +248,8 @@ _ACTIONS: list[Callable[[Life, Worker], None]] = [
     Life.crash,
     Life.deploy,
     Life.cancel,
+    Life.pause,
+    *[Life.resume] * 3,
 ]
 
 

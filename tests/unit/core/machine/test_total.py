@@ -24,6 +24,7 @@ STATUSES = [
     "cancelling",
     "outside",
     "quarantined",
+    "paused",
     "completed",
     "failed",
     "cancelled",
@@ -68,6 +69,8 @@ def made(status: str) -> Story:
         story.claim(token="t")
     if status == "quarantined":
         story.ask(rq.ReleaseWorkflow(workflow_id="w", run_id="r", token="t", build_id="b1", why="nondeterminism"))
+    if status == "paused":
+        story.ask(rq.PauseWorkflow(workflow_id="w"))
     return story
 
 
