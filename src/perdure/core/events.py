@@ -65,6 +65,8 @@ class RunLimits(Struct, frozen=True, kw_only=True, gc=False):
     history_warn: int = 10_000
     history_max: int = 50_000
     payload_bytes_max: int = 2 * 1024 * 1024
+    attributes_max: int = 100
+    attribute_bytes_max: int = 4_096
 
 
 class Started(Event, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="started"):

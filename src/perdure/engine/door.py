@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
-from perdure.core.errors import InvalidArgument, LimitExceeded
+from perdure.core.errors import InvalidArgument
 from perdure.core.ids import fault_of_id, is_plain
-from perdure.core.limits import LIMITS
 from perdure.core.requests import AnyRequest, SignalBody, SignalWorkflow, StartWorkflow, UpdateWorkflow
 from perdure.core.tasks import PRIORITY_MAX
 from perdure.core.texts import REASON_CHARS_MAX, fault_of_text
@@ -61,9 +60,6 @@ def _check_start(request: StartWorkflow) -> None:
 
 
 def _check_attributes(attributes: dict[str, Any]) -> None:
-    limit = LIMITS.attributes_max
-    if len(attributes) > limit:
-        raise LimitExceeded(f"{len(attributes)} attributes; the limit (attributes_max) is {limit}")
     _check_names("attribute", attributes)
     for name, value in attributes.items():
         if type(value) is float and not isfinite(value):

@@ -13,9 +13,9 @@ from typing import Any, Final, NoReturn, TypeVar
 from msgspec.structs import replace
 
 from perdure.core import commands as cm
-from perdure.core.errors import NondeterminismError
+from perdure.core.errors import LimitExceeded, NondeterminismError
 from perdure.core.events import Attribute, SignalReceived, Started
-from perdure.core.machine.attributes import merged
+from perdure.core.machine.attributes import beyond, merged
 from perdure.core.payload import Payload
 from perdure.core.requests import SetAside
 from perdure.replay.frames import user_line
@@ -23,7 +23,6 @@ from perdure.replay.handles import LoopTimer
 from perdure.replay.loop import WorkflowLoop
 from perdure.replay.matcher import Asked, Matcher
 from perdure.replay.predicates import Predicates
-from perdure.sdk.attributes import refuse_too_many
 from perdure.sdk.context import ActivityAnswer, WorkflowInfo
 
 T = TypeVar("T")
@@ -306,7 +305,9 @@ class RunContext:
         self.refuse_asking("set_attributes()")
         command = cm.SetAttributes(at=self.at, attributes=attributes, datetimes=datetimes)
         after, named = merged(self.attributes, self.datetimes, command)
-        refuse_too_many(len(after), "set_attributes")
+        limits = self.started.limits
+        if fault := beyond(after, limits.attributes_max, limits.attribute_bytes_max):
+            raise LimitExceeded(f"with set_attributes the run has {fault}")
         self.matcher.ask(command)
         self.attributes, self.datetimes = after, named
 

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, TypeAlias, cast
 
-from perdure.core.errors import InvalidArgument, LimitExceeded
+from perdure.core.errors import InvalidArgument
 from perdure.core.events import Attribute
-from perdure.core.limits import LIMITS
 from perdure.core.texts import fault_of_text
 from perdure.sdk.options import identifier
 
@@ -24,12 +23,11 @@ INT_MAX: Final = 2**63 - 1
 def written(given: object, what: str, *, unset: bool = False) -> tuple[dict[str, Attribute], tuple[str, ...]]:
     """Attributes as events carry them, and the names of those that are datetimes. With `unset`, None is a value that takes one away.
 
-    Raises `InvalidArgument` naming the attribute for what can be none, `LimitExceeded` for too many or one too large.
+    Raises `InvalidArgument` naming the attribute for what can be none. How many there may be and how large is the owner's to say.
     """
     if not isinstance(given, Mapping):
         raise InvalidArgument(f"{what} must be a mapping of names to values, not a {type(given).__name__}")
     items = cast("Mapping[object, object]", given)
-    refuse_too_many(len(items), what)
     attributes: dict[str, Attribute] = {}
     datetimes: list[str] = []
     for key, value in items.items():
@@ -41,13 +39,6 @@ def written(given: object, what: str, *, unset: bool = False) -> tuple[dict[str,
         if isinstance(value, datetime):
             datetimes.append(name)
     return attributes, tuple(datetimes)
-
-
-def refuse_too_many(count: int, what: str) -> None:
-    """Raise `LimitExceeded` for more attributes than one run may have."""
-    limit = LIMITS.attributes_max
-    if count > limit:
-        raise LimitExceeded(f"{what}: {count} attributes; the limit (attributes_max) is {limit}")
 
 
 def read(attributes: Mapping[str, Attribute], datetimes: Iterable[str]) -> dict[str, AttributeValue]:
@@ -106,7 +97,6 @@ def _moment(value: datetime, what: str) -> str:
 def _text(value: str, what: str) -> str:
     if fault := fault_of_text(value, len(value)):
         raise InvalidArgument(f"{what} {fault}")
-    _refuse_large(len(value.encode()), what)
     return str.__str__(value)
 
 
@@ -116,11 +106,4 @@ def _texts(values: list[object], what: str) -> list[str]:
         if not isinstance(item, str):
             raise InvalidArgument(f"{what}[{place}] must be str, not a {type(item).__name__}")
         texts.append(_text(item, f"{what}[{place}]"))
-    _refuse_large(sum(len(text.encode()) + 1 for text in texts), what)
     return texts
-
-
-def _refuse_large(size: int, what: str) -> None:
-    limit = LIMITS.attribute_bytes_max
-    if size > limit:
-        raise LimitExceeded(f"{what} is {size} bytes long; the limit (attribute_bytes_max) is {limit}")

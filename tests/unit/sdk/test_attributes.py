@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.errors import InvalidArgument, LimitExceeded
-from perdure.core.limits import LIMITS
+from perdure.core.errors import InvalidArgument
 from perdure.sdk.attributes import read, written
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -74,20 +73,6 @@ def test_attributes_are_a_mapping(given: Any) -> None:
     """Anything else is refused."""
     with pytest.raises(InvalidArgument, match="mapping"):
         written(given, "attributes")
-
-
-def test_limits_are_named_at_their_edge() -> None:
-    """The last that fits is taken; one more is refused with the limit's name."""
-    many = {f"a{number}": number for number in range(LIMITS.attributes_max)}
-    assert len(written(many, "attributes")[0]) == LIMITS.attributes_max
-    with pytest.raises(LimitExceeded, match="attributes_max"):
-        written({**many, "more": 1}, "attributes")
-    full = "é" * (LIMITS.attribute_bytes_max // 2)
-    assert written({"a": full}, "attributes")[0]["a"] == full
-    with pytest.raises(LimitExceeded, match="attribute_bytes_max"):
-        written({"a": full + "x"}, "attributes")
-    with pytest.raises(LimitExceeded, match="attribute_bytes_max"):
-        written({"a": ["x"] * LIMITS.attribute_bytes_max}, "attributes")
 
 
 def test_none_unsets_where_that_is_allowed() -> None:

@@ -16,6 +16,22 @@ def merged(
     return kept, tuple(sorted(named & kept.keys()))
 
 
+def beyond(attributes: Mapping[str, Attribute], count_max: int, bytes_max: int) -> str:
+    """Why these are too many for one run or one of them is too large, naming the limit; empty when they are not."""
+    if len(attributes) > count_max:
+        return f"{len(attributes)} attributes; the limit (attributes_max) is {count_max}"
+    for name, value in attributes.items():
+        if (size := _size_of(value)) > bytes_max:
+            return f"an attribute {name!r} that is {size} bytes long; the limit (attribute_bytes_max) is {bytes_max}"
+    return ""
+
+
 def bytes_of(attributes: Mapping[str, Attribute]) -> int:
     """Roughly what attributes take where they are written."""
-    return sum(len(name) + len(str(value)) for name, value in attributes.items())
+    return sum(len(name) + _size_of(value) for name, value in attributes.items())
+
+
+def _size_of(value: Attribute) -> int:
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode(errors="surrogatepass"))
+    return sum(_size_of(text) + 1 for text in value) if isinstance(value, list) else 8

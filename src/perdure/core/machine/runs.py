@@ -4,6 +4,7 @@ from typing import Final
 
 from perdure.core.events import CancelRequested, RunLimits, SignalReceived, Started, Terminated, TimedOut
 from perdure.core.limits import Limits
+from perdure.core.machine.attributes import beyond
 from perdure.core.machine.outcome import Decided, Draft, Outcome, Waker, only
 from perdure.core.machine.targets import current_run, open_run
 from perdure.core.replies import Rejection, RunStarted, Taken
@@ -21,6 +22,9 @@ def start(state: WorkflowState, request: StartWorkflow, now: int) -> Decided:
     signal = request.signal
     if run is not None and signal is not None and signal.signal_id in state.signal_ids:
         return only(RunStarted(run_id=run.run_id, attached=True))
+    limits = state.limits
+    if request.attributes and (fault := beyond(request.attributes, limits.attributes_max, limits.attribute_bytes_max)):
+        return Rejection(code="LIMIT_EXCEEDED", message=f"the start has {fault}")
     if run is not None and run.is_open:
         return _meet_open(state, run, request, now)
     if run is not None and (refusal := _refuse_reuse(state, run, request)) is not None:
@@ -114,6 +118,8 @@ def _run_limits(set_limits: Limits) -> RunLimits:
         history_warn=set_limits.history_events_warn,
         history_max=set_limits.history_events_max,
         payload_bytes_max=set_limits.payload_bytes_max,
+        attributes_max=set_limits.attributes_max,
+        attribute_bytes_max=set_limits.attribute_bytes_max,
     )
     return _USUAL if limits == _USUAL else limits
 

@@ -1,7 +1,11 @@
 """Attributes of a run: merged as they are set, carried over as they are then."""
 
+from typing import Any
+
 from perdure.core import commands as cm
-from perdure.core.machine.attributes import merged
+from perdure.core.limits import LIMITS
+from perdure.core.machine.attributes import beyond, merged
+from perdure.core.replies import RunStarted
 from perdure.testing.machine.story import Story
 
 AT = "2026-05-04T12:00:00.000000+00:00"
@@ -15,6 +19,21 @@ def test_a_change_merges_and_none_takes_away() -> None:
     assert before == {"a": 1, "at": AT, "old": AT}
     gone = cm.SetAttributes(at=1, attributes={"old": None})
     assert merged(before, ("at", "old"), gone) == ({"a": 1, "at": AT}, ("at",))
+
+
+def test_limits_are_named_at_their_edge() -> None:
+    """The last that fits is taken; one more is refused with the limit's name, in code as at a start."""
+    many: dict[str, Any] = {f"a{number}": number for number in range(LIMITS.attributes_max)}
+    full = "é" * (LIMITS.attribute_bytes_max // 2)
+    story = Story()
+    for name, attributes in (("attributes_max", many | {"b": 1}), ("attribute_bytes_max", {"a": full + "x"})):
+        refused = story.start(attributes=attributes)
+        assert refused.code == "LIMIT_EXCEEDED"
+        assert name in refused.message
+    assert not beyond({"a": full}, 1, LIMITS.attribute_bytes_max)
+    assert "attribute_bytes_max" in beyond({"a": ["x"] * 10}, 1, 19)
+    assert not beyond({"a": ["x"] * 10}, 1, 20)
+    assert isinstance(story.start(attributes=many | {"a0": full}), RunStarted)
 
 
 def test_what_is_set_is_folded_and_survives_a_crash() -> None:
