@@ -12,8 +12,8 @@ from perdure.cli.version import version
 
 ABOUT: Final = (
     "Durable execution for Python: run workflows that survive crashes, and look into them.\n\n"
-    "Data goes to standard output, everything else to standard error. Exit codes: 0 ok, 1 workflow failed / replay mismatch / "
-    "corruption, 2 usage, 3 not found, 4 conflict, 5 refused, 6 unavailable, 124 timeout."
+    "Data goes to standard output, everything else to standard error. Exit codes: 0 ok, 1 workflow failed / lint findings / "
+    "replay mismatch / corruption, 2 usage, 3 not found, 4 conflict, 5 refused, 6 unavailable, 124 timeout."
 )
 
 
@@ -40,6 +40,7 @@ _COMMANDS: Final = (
     ("demo", "perdure.cli.demo:demo", "Run orders with mock services, kill the engine on the way, audit the result."),
     ("workflow", "perdure.cli.workflow:app", "Start runs, talk to them, look at them."),
     ("replay", "perdure.cli.replay:replay", "Replay exported histories against today's code."),
+    ("lint", "perdure.cli.lint:lint", "Find what would not replay, by reading workflow code."),
     ("journal", "perdure.cli.journal:app", "Work with a data directory."),
     ("bench", "perdure.cli.bench:app", "Measure."),
     ("sim", "perdure.cli.sim:sim", "Run a whole node under virtual time and one seed."),
