@@ -14,6 +14,7 @@ import sys
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -169,15 +170,25 @@ def replay_warm(definition: Any, events: Any, workflow_id: str) -> None:
     runner = Runner(definition, "default", workflow_id, events[0], strict=True)
     decided = 0
     try:
-        for event in events[:-1] if closing is not None else events:
-            if ev.is_input(event) and event.id > seen:
+        for batch in by_decisions(events[:-1] if closing is not None else events):
+            if ev.is_input(batch[0]) and batch[0].id > seen:
                 continue
-            decided = max(decided, getattr(event, "based_on", 0))
-            runner.advance([event], decided)
+            decided = max(decided, getattr(batch[-1], "based_on", 0))
+            runner.advance(batch, decided)
         if closing is not None:
             check_closed(runner, closing)
     finally:
         runner.close()
+
+
+def by_decisions(events: Any) -> Iterator[list[Any]]:
+    """Each event on its own, but for decisions that took an update: what its handler asked for comes with it, as it always does."""
+    for based_on, group in groupby(events, lambda event: getattr(event, "based_on", -event.id)):
+        decision = list(group)
+        if based_on > 0 and any(isinstance(event, ev.UpdateAccepted) for event in decision):
+            yield decision
+        else:
+            yield from ([event] for event in decision)
 
 
 @pytest.fixture(scope="module")

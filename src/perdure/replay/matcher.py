@@ -63,8 +63,11 @@ class Matcher:
         asked.withdrawn = True
         return True
 
-    def settle(self, at: int) -> None:
-        """The input has run to idle: compare what was asked for; what `at` still expects was not asked for at all."""
+    def settle(self, at: int) -> ev.UpdateAccepted | None:
+        """The input has run to idle: compare what was asked for; what `at` still expects was not asked for at all.
+
+        But for an update: one that was accepted at `at` is due now, and given out.
+        """
         expected = self.expected
         if self.asked:
             for asked in self.asked:
@@ -80,9 +83,27 @@ class Matcher:
             self.asked.clear()
         if expected and expected[0].at <= at:
             first = expected[0]
+            if type(first) is ev.UpdateAccepted and first.at == at:
+                expected.popleft()
+                return first
             if type(first) is ev.VersionMarked:
                 raise OldBuild(first.change_id)
             raise Mismatch("the history holds a command the code did not ask for", expected=in_words(first))
+        return None
+
+    def due(self, at: int) -> ev.UpdateAccepted | None:
+        """The update that was accepted at `at`, an input that was fed before this was known; given out once."""
+        first = self.expected[0]
+        if type(first) is not ev.UpdateAccepted or first.at != at:
+            return None
+        return self.expected.popleft()  # type: ignore[no-any-return]
+
+    def taken(self, accepted: ev.UpdateAccepted) -> Asked:
+        """An update that was given out, as what its end refers to."""
+        asked = Asked(accepted)
+        asked.event_id = accepted.id
+        asked.posted = True
+        return asked
 
     def record(self, event: Any) -> None:
         """A recorded command arrives: the answer to one of ours, or one to expect."""
@@ -143,7 +164,7 @@ class Matcher:
     def marker(self, change_id: str, at: int) -> ev.VersionMarked | None:
         """The recorded version marker of a change at this input, if the history holds one."""
         for event in self.expected:
-            if event.at != at:
+            if event.at != at or type(event) is ev.UpdateAccepted:
                 return None
             if type(event) is ev.VersionMarked and event.change_id == change_id:
                 return event
@@ -153,7 +174,7 @@ class Matcher:
         """The recorded value of the next side effect of this input, if the history holds one."""
         number = sum(1 for asked in self.asked if type(asked.command) is cm.RecordSideEffect)
         for event in self.expected:
-            if event.at != at:
+            if event.at != at or type(event) is ev.UpdateAccepted:
                 return None
             if type(event) is ev.SideEffectRecorded:
                 if number == 0:
@@ -210,7 +231,9 @@ _NAMES: dict[type, Callable[[Any, Any], bool]] = {
     ),
     cm.SignalExternal: lambda command, event: command.name == event.name and command.workflow_id == event.workflow_id,
     cm.CancelExternal: lambda command, event: command.workflow_id == event.workflow_id,
-    cm.AcceptUpdate: lambda command, event: command.name == event.name and command.update_id == event.update_id,
+    cm.AcceptUpdate: lambda command, event: (
+        (command.name, command.update_id, command.fed_at) == (event.name, event.update_id, event.fed_at)
+    ),
     cm.CompleteUpdate: lambda command, event: command.update_id == event.update_id,
     cm.FailUpdate: lambda command, event: command.update_id == event.update_id,
 }

@@ -40,7 +40,7 @@ class ContinueAsNewRequested(BaseException):
 
 
 class RunContext:
-    """One run, as its own code sees it. `at`, `time` and `covered` are set by the runner before each input."""
+    """One run, as its own code sees it. `at`, `time`, `covered` and `news` are set by the runner before each input."""
 
     __slots__ = (
         "_random",
@@ -56,6 +56,7 @@ class RunContext:
         "loop",
         "matcher",
         "namespace",
+        "news",
         "predicates",
         "seed",
         "set_aside",
@@ -77,6 +78,8 @@ class RunContext:
         self.at = 0
         self.time = started.time
         self.covered = 0
+        self.news = False
+        """What is being run, an input or an accepted update, belongs to no accepted decision."""
         self.history_bytes = 0
         self.changes: dict[str, int] | None = None
         self.signals: dict[str, _Line] | None = None
@@ -129,7 +132,7 @@ class RunContext:
         return self._random
 
     def is_replaying(self) -> bool:
-        return self.at <= self.covered
+        return not self.news
 
     # ------------------------------------------------------------------------------------------------------ read-only places
 
@@ -285,7 +288,7 @@ class RunContext:
         marker = self.matcher.marker(change_id, self.at)
         if marker is not None:
             taken = marker.version
-        elif not self.matcher.expected and self.at > self.covered:
+        elif not self.matcher.expected and self.news:
             taken = highest
         else:
             return 0

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perdure.core import commands as cm
 from perdure.core import events as ev
 from perdure.core.errors import NondeterminismError
+from perdure.core.failure import Failure
 from perdure.core.payload import Payload
 from perdure.replay import guards
 from perdure.replay.handling import handle
 from perdure.replay.matcher import Matcher
 from perdure.replay.mismatch import Mismatch, Stale, in_words
 from perdure.replay.run_context import ContinueAsNewRequested, RunContext
+from perdure.replay.updating import begin, refusal
 from perdure.sdk.failures import to_failure
 from perdure.sdk.payloads import Signature
 
@@ -43,6 +45,11 @@ class Definition(Protocol):
     @property
     def signals(self) -> Mapping[str, Any]:
         """Signal handlers by name."""
+        ...
+
+    @property
+    def updates(self) -> Mapping[str, Any]:
+        """Update handlers by name."""
         ...
 
     @property
@@ -106,6 +113,8 @@ class Runner:
                 self.matcher.record(event)
         if events and events[-1].id > self.length:
             self.length = events[-1].id
+        if self.matcher.expected and self.fed:
+            self._take_up(self.matcher.due(context.at))
         for event in inputs:
             if event.id > self.fed and not self.over:
                 self.feed(event)
@@ -124,19 +133,70 @@ class Runner:
         self.fed = context.at = event.id
         if event.time > context.time:
             context.time = event.time
+        context.news = event.id > context.covered
         _FEED[type(event)](self, event)
+        due = self._rest()
+        if due is not None:
+            self._take_up(due)
+
+    def _rest(self) -> ev.UpdateAccepted | None:
+        """Run to idle and compare what was asked for; the update that comes next, if one was accepted at this input, is returned."""
+        context = self.context
         context.loop.run_until_idle()
         if context.predicates is not None:
             context.predicates.run()
         if context.loop.violations:
             raise Mismatch(context.loop.violations[0])
-        self.matcher.settle(event.id)
+        due = self.matcher.settle(context.at)
         if self.ending is None and self._main is not None and (self._fault is not None or self._main.done()):
             self.ending = self._ended(self._main)
+        return due
+
+    # ----------------------------------------------------------------------------------------------------------- updates
+
+    def offer(self, update: ev.UpdateBody, now: int) -> Failure | None:
+        """Offer the code an update, every input held being fed: why it is refused, or None. Accepted, its handler has run to idle.
+
+        `now` is the owner's time; the handler sees it as `now()`, unless that is later already.
+        """
+        context, matcher = self.context, self.matcher
+        if context.loop.is_closed() or self.ending is not None:
+            raise Stale("the run was put aside, or has ended")
+        if not update.accepted and (failure := refusal(context, update)) is not None:
+            return failure
+        if now > context.time:
+            context.time = now
+        context.news = True
+        command = cm.AcceptUpdate(
+            at=context.at,
+            name=update.name,
+            update_id=update.update_id,
+            fed_at=context.time,
+            input=update.input,
+            keywords=update.keywords,
+        )
+        begin(context, update, matcher.ask(command))
+        self._rest()
+        return None
+
+    def _take_up(self, due: ev.UpdateAccepted | None) -> None:
+        """Run the handlers of updates that recorded decisions accepted at this input. Their validators are not asked again."""
+        context = self.context
+        while due is not None:
+            if due.fed_at > context.time:
+                context.time = due.fed_at
+            context.news = False
+            begin(context, due, self.matcher.taken(due))
+            due = self._rest()
 
     def take(self) -> tuple[cm.AnyCommand, ...]:
         """Commands asked for and not yet reported."""
         return self.matcher.take()
+
+    @property
+    def spoiled(self) -> bool:
+        """Code that may only look has begun to wake something: what is held here may not be what the history says."""
+        return self.context.loop.spoiled
 
     def close(self) -> None:
         """Throw the run away without running a line of its code."""

@@ -8,7 +8,7 @@ from perdure.core.errors import InvalidArgument, NondeterminismError
 from perdure.core.listing.grammar import parse
 from perdure.core.payload import Payload
 from perdure.core.replies import RunStarted, Status
-from perdure.core.requests import OnConflict, Reuse, SignalBody, StartWorkflow
+from perdure.core.requests import OnConflict, Reuse, SignalBody, StartWorkflow, UpdateWorkflow
 from perdure.core.tasks import PRIORITY_MAX
 from perdure.ports import Chance, Frontend, RunFilter
 from perdure.sdk.attributes import AttributeValue, written
@@ -17,10 +17,10 @@ from perdure.sdk.completing import ActivityCompletion
 from perdure.sdk.context import refuse_in_workflow
 from perdure.sdk.duration import Duration, aware, bound, instant
 from perdure.sdk.handle import Handle
-from perdure.sdk.handlers import SignalCall, SignalHandler
+from perdure.sdk.handlers import SignalCall, SignalHandler, UpdateCall, UpdateHandler
 from perdure.sdk.messages import message_of
 from perdure.sdk.options import choice, free_text, identifier, whole
-from perdure.sdk.payloads import CONVERTER
+from perdure.sdk.payloads import CONVERTER, Signature
 from perdure.sdk.views import WorkflowSummary, summary_of
 from perdure.sdk.workflow import Workflow, workflow_of
 
@@ -247,6 +247,31 @@ class Client(ActivityCompletion):
             keywords=named,
             signal_id=self._chance.token() if signal_id is None else identifier(signal_id, "signal id"),
         )
+
+    def update_request(
+        self,
+        workflow_id: str,
+        run_id: str,
+        update: Any,
+        args: tuple[Any, ...],
+        update_id: str | None,
+        workflow: Workflow[..., Any] | None,
+    ) -> tuple[UpdateWorkflow, Signature | None]:
+        """An update as it travels, under an id that is fresh when none is given; and how its answer is read, where that is known."""
+        name, values, keywords = message_of(update, args, {}, UpdateHandler, UpdateCall)
+        handler: Any = update.handler if isinstance(update, UpdateCall) else update
+        if isinstance(update, str):
+            handler = workflow.updates.get(update) if workflow is not None else None
+        request = UpdateWorkflow(
+            namespace=self.namespace,
+            workflow_id=workflow_id,
+            run_id=run_id,
+            update_id=self._chance.token() if update_id is None else identifier(update_id, "update id"),
+            name=name,
+            input=values,
+            keywords=keywords,
+        )
+        return request, None if handler is None else handler.signature
 
     # ------------------------------------------------------------------------------------------------------------- reading
 

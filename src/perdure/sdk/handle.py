@@ -11,17 +11,20 @@ from perdure.sdk.duration import Duration, length
 from perdure.sdk.options import identifier
 from perdure.sdk.options import reason as checked_reason
 from perdure.sdk.outcome import outcome_of
+from perdure.sdk.update_handle import UpdateHandle, answer_of
 from perdure.sdk.views import HistoryEntry, WorkflowDescription, entries_of, view_of
 
 if TYPE_CHECKING:
+    from perdure.core.replies import UpdateResult
     from perdure.sdk.client import Client
-    from perdure.sdk.handlers import SignalCall
+    from perdure.sdk.handlers import SignalCall, UpdateCall
     from perdure.sdk.workflow import Workflow
 
 R_co = TypeVar("R_co", covariant=True)
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
+U = TypeVar("U")
 
 
 class Handle(Generic[R_co]):
@@ -98,6 +101,62 @@ class Handle(Generic[R_co]):
                 signal=self._client.signal_body(signal, args, value, signal_id),
             )
         )
+
+    @overload
+    async def update(self, update: UpdateCall[U], /, *, update_id: str | None = None) -> U: ...
+    @overload
+    async def update(self, update: str, /, *args: object, update_id: str | None = None) -> Any: ...
+    @overload
+    async def update(self, update: Callable[[], UpdateCall[U]], /, *, update_id: str | None = None) -> U: ...
+    @overload
+    async def update(self, update: Callable[[A], UpdateCall[U]], a: A, /, *, update_id: str | None = None) -> U: ...
+    @overload
+    async def update(self, update: Callable[[A, B], UpdateCall[U]], a: A, b: B, /, *, update_id: str | None = None) -> U: ...
+    @overload
+    async def update(
+        self, update: Callable[[A, B, C], UpdateCall[U]], a: A, b: B, c: C, /, *, update_id: str | None = None
+    ) -> U: ...
+    async def update(self, update: Any, /, *args: Any, update_id: str | None = None) -> Any:
+        """Ask the run's code for something and return its answer. The same `update_id` to this workflow id is carried out once.
+
+        `update` is a call (`Cart.checkout("code")`), a handler with its positional arguments, or a name with plain values. Raises what
+        the validator or the handler raised, as its own class; `InvalidArgument` for an update the code does not have or arguments it
+        does not take; `WorkflowClosed`, `NotFound`, `ResourceExhausted` (too many wait), `PayloadTooLarge`; `Unavailable` when the run
+        or the engine ended before there was an answer: sent again under the same `update_id` it is not carried out twice.
+        """
+        return await (await self._update("handle.update()", update, args, update_id)).result()
+
+    @overload
+    async def start_update(self, update: UpdateCall[U], /, *, update_id: str | None = None) -> UpdateHandle[U]: ...
+    @overload
+    async def start_update(self, update: str, /, *args: object, update_id: str | None = None) -> UpdateHandle[Any]: ...
+    @overload
+    async def start_update(
+        self, update: Callable[[], UpdateCall[U]], /, *, update_id: str | None = None
+    ) -> UpdateHandle[U]: ...
+    @overload
+    async def start_update(
+        self, update: Callable[[A], UpdateCall[U]], a: A, /, *, update_id: str | None = None
+    ) -> UpdateHandle[U]: ...
+    @overload
+    async def start_update(
+        self, update: Callable[[A, B], UpdateCall[U]], a: A, b: B, /, *, update_id: str | None = None
+    ) -> UpdateHandle[U]: ...
+    @overload
+    async def start_update(
+        self, update: Callable[[A, B, C], UpdateCall[U]], a: A, b: B, c: C, /, *, update_id: str | None = None
+    ) -> UpdateHandle[U]: ...
+    async def start_update(self, update: Any, /, *args: Any, update_id: str | None = None) -> UpdateHandle[Any]:
+        """As `update`, but return once the run's code has accepted it and that is durable; the answer comes with `result()`."""
+        return await self._update("handle.start_update()", update, args, update_id)
+
+    async def _update(self, call: str, update: Any, args: tuple[Any, ...], update_id: str | None) -> UpdateHandle[Any]:
+        frontend = self._client.reach(call)
+        request, signature = self._client.update_request(self.id, self._pinned, update, args, update_id, self._workflow)
+        standing: UpdateResult = await frontend.call(request)
+        if standing.status == "rejected":
+            answer_of(standing, signature)
+        return UpdateHandle(self._client, self.id, standing, signature)
 
     async def cancel(self, reason: str | None = None, *, request_id: str | None = None) -> None:
         """Ask the run to stop: its code sees `CancelledError` at its next await and may clean up. Raises `WorkflowClosed`, `NotFound`."""

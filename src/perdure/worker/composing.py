@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from perdure.core.commands import ClosingCommand, ScheduleActivity
 from perdure.core.events import ActivityCompleted
-from perdure.core.requests import ActivitySucceeded, Commands, SetAside, Step
+from perdure.core.requests import ActivitySucceeded, Commands, RefusedUpdate, SetAside, Step
 from perdure.replay.mismatch import Mismatch, OldBuild, Stale
 from perdure.replay.watchdog import WatchedThread
 from perdure.worker.attempts import Fact
@@ -26,6 +26,8 @@ class Composition(Struct):
     left: list[Fact] = []
     set_aside: tuple[SetAside, ...] = ()
     """Signals that did not fit their handlers."""
+    refused: tuple[RefusedUpdate, ...] = ()
+    """Updates the code did not accept."""
 
 
 def compose(
@@ -43,6 +45,10 @@ def compose(
         body.steps.append(Commands(commands=commands))
         if runner.context.set_aside is not None:
             body.set_aside, runner.context.set_aside = tuple(runner.context.set_aside), None
+        if session.refused is not None:
+            body.refused, session.refused = tuple(session.refused), None
+    if runner.spoiled:
+        body.left, facts = list(facts), ()
     body.scheduled = _count_scheduled(commands)
     body.commands = len(commands)
     succeeded = [fact for fact in facts if isinstance(fact, ActivitySucceeded)]
@@ -60,6 +66,8 @@ def compose(
         body.commands += len(fed[1].commands)
         body.scheduled += _count_scheduled(fed[1].commands)
     body.closing = runner.ending
+    if body.left:
+        return body
     erred = [fact for fact in facts if not isinstance(fact, ActivitySucceeded)]
     if (succeeded and erred) or body.closing is not None:
         body.left = [*erred]

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from perdure.core.commands import ContinueAsNew
 from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
+from perdure.core.events import UpdateBody
 from perdure.core.limits import LIMITS
 from perdure.core.parts import split
 from perdure.core.replies import ActivityClaim, NotWanted, Reported, WorkflowClaimed
@@ -155,7 +156,7 @@ class Decider:
                 return
         else:
             self._sessions.used(session)
-        if self._feed(session, reply.events, reply.covered, reply.history_bytes, reply.token):
+        if self._feed(session, reply.events, reply.covered, reply.history_bytes, reply.token, reply.updates):
             facts, session.facts = session.facts, []
             self._report(session, reply.token, facts)
 
@@ -197,13 +198,23 @@ class Decider:
 
     # -------------------------------------------------------------------------------------------------------------- feeding
 
-    def _feed(self, session: Session, events: Any, covered: int, history_bytes: int, token: str) -> bool:
-        """Feed what came from the engine; false when the run cannot go on here (it is then given back and dropped)."""
+    def _feed(
+        self,
+        session: Session,
+        events: Any,
+        covered: int,
+        history_bytes: int,
+        token: str,
+        updates: tuple[UpdateBody, ...] = (),
+    ) -> bool:
+        """Feed what came from the engine, then offer the updates that wait; false when the run cannot go on here (it is then given back and dropped)."""
         runner = session.runner
         runner.context.history_bytes = history_bytes
         self.watched.begin(session.workflow_id)
         try:
             runner.advance(events, covered)
+            if updates:
+                session.offer(updates, self._frontend.now())
         except (Mismatch, OldBuild, Stale) as fault:
             self._give_back(session, token, fault)
             return False
@@ -316,6 +327,7 @@ class Decider:
             steps=tuple(body.steps),
             closing=body.closing,
             notes=body.set_aside,
+            refused=body.refused,
             room=room,
             queues=self._queues,
             incarnation=self._incarnation,
@@ -365,10 +377,11 @@ class Decider:
         if reply.closed or not reply.accepted:
             self._drop_after(session, reply)
             return
-        if self._left is not None:
-            self._give_back(session, reply.token, Stale("the worker leaves"))
+        if self._left is not None or session.runner.spoiled:
+            why = "the worker leaves" if self._left is not None else "a validator has woken what must not be woken"
+            self._give_back(session, reply.token, Stale(why))
             return
-        if not self._feed(session, reply.events, reply.covered, reply.history_bytes, reply.token):
+        if not self._feed(session, reply.events, reply.covered, reply.history_bytes, reply.token, reply.updates):
             return
         self._go_on(session, reply.token)
 

@@ -1,8 +1,11 @@
 """Workflow runs a worker holds warm: the sticky cache. Bounded; whoever was not used for longest goes, and is replayed when needed."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from perdure.core.events import UpdateBody
+from perdure.core.requests import RefusedUpdate
 from perdure.replay.runner import Runner
 
 if TYPE_CHECKING:
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
 class Session:
     """One run, warm. `waiting`: a report is unanswered, so nothing may be fed; facts queue up meanwhile."""
 
-    __slots__ = ("again", "facts", "namespace", "run_id", "runner", "unfused_next", "waiting", "workflow_id")
+    __slots__ = ("again", "facts", "namespace", "refused", "run_id", "runner", "unfused_next", "waiting", "workflow_id")
 
     def __init__(self, namespace: str, workflow_id: str, run_id: str, runner: Runner) -> None:
         self.namespace = namespace
@@ -24,6 +27,18 @@ class Session:
         """A workflow task came while a report was unanswered."""
         self.facts: list[Fact] = []
         self.unfused_next = False
+        self.refused: list[RefusedUpdate] | None = None
+        """Updates the code did not accept, to be told with the next decision."""
+
+    def offer(self, updates: Sequence[UpdateBody], now: int) -> None:
+        """Offer updates to the code, in order, as long as it has not ended. What is neither accepted nor refused is offered again."""
+        runner = self.runner
+        for update in updates:
+            if runner.ending is not None or runner.spoiled:
+                return
+            failure = runner.offer(update, now)
+            if failure is not None:
+                self.refused = [*(self.refused or ()), RefusedUpdate(update_id=update.update_id, failure=failure)]
 
 
 class Sessions:
