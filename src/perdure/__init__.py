@@ -11,14 +11,28 @@ if TYPE_CHECKING:
     from perdure.core.limits import Limits
     from perdure.node import Worker, embedded
     from perdure.sdk.activity import activity
+    from perdure.sdk.child import ChildHandle
     from perdure.sdk.client import Client
     from perdure.sdk.handle import Handle
     from perdure.sdk.options import Retry
     from perdure.sdk.workflow import workflow
 
-__all__ = ["Client", "Handle", "Limits", "Retry", "Worker", "activity", "embedded", "errors", "testing", "workflow"]
+__all__ = [
+    "ChildHandle",
+    "Client",
+    "Handle",
+    "Limits",
+    "Retry",
+    "Worker",
+    "activity",
+    "embedded",
+    "errors",
+    "testing",
+    "workflow",
+]
 
 _HOMES: Final = {
+    "ChildHandle": "perdure.sdk.child",
     "Client": "perdure.sdk.client",
     "Handle": "perdure.sdk.handle",
     "Limits": "perdure.core.limits",

@@ -54,7 +54,7 @@ class Node:
         self.registry = Registry(build_id)
         incarnation = chance.token()
         self.frontend = EngineFrontend(
-            store, broker, clock, node=f"node-{incarnation[:8]}", incarnation=incarnation, limits=limits
+            store, broker, clock, chance, node=f"node-{incarnation[:8]}", incarnation=incarnation, limits=limits
         )
         self.client = Client(self.frontend, chance, identifier(namespace, "namespace"))
         self.worker = TaskWorker(

@@ -3,6 +3,7 @@
 import perdure
 
 PUBLIC = [
+    "ChildHandle",
     "Client",
     "Handle",
     "Limits",

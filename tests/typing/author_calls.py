@@ -12,6 +12,7 @@ from uuid import UUID
 from perdure.errors import ActivityError, ApplicationError, ResourceExhausted
 from perdure.sdk.activity import Activity, activity
 from perdure.sdk.call import Call
+from perdure.sdk.child import ChildHandle
 from perdure.sdk.options import Retry
 from perdure.sdk.workflow import Workflow, workflow
 
@@ -84,6 +85,16 @@ async def quick(payments: str) -> None:
     assert_type(await shop.refund(3), str)
     assert_type(await shop.refund.options(start_to_close=3)(cents=3), str)
     assert_type(await charge.options(queue="gpu", retry=None, heartbeat=None)(Order(payments)), str)
+    assert_type(await fulfil(Order("1")), int)
+    assert_type(await fulfil.options(queue="gpu", timeout=3)(Order("1"), note="n"), int)
+    child = await workflow.start_child(fulfil(Order("1")), id="kid", on_parent_close="abandon")
+    assert_type(child, ChildHandle[int])
+    assert_type(await child, int)
+    assert_type(await (await workflow.start_child("fulfil", 1, "n")), Any)
+    await child.signal("go", 3)
+    await child.cancel("enough")
+    await workflow.external(child.id).signal("go")
+    await workflow.external(child.id).cancel()
     await workflow.sleep(1.5)
     await workflow.sleep(timedelta(days=1), summary="tomorrow")
     await workflow.sleep_until(datetime.now(UTC), "now")
@@ -173,8 +184,12 @@ async def mistakes(order: Order) -> None:
     workflow.version("tax", "0", 1)  # error
     workflow.side_effect(3)  # error
     workflow.saga().add(charge)  # error
-    workflow.start_child(fulfil(order))  # error
-    activity.complete_later()  # error
+    await workflow.start_child(3)  # error
+    await workflow.start_child(fulfil(order), on_parent_close="kill")  # error
+    await workflow.start_child(fulfil(order), 3)  # error
+    await workflow.external(3).cancel()  # error
+    await workflow.external("x").signal(3)  # error
+    fulfil.options(retry=3)  # error
     Retry(attempts=3)  # error
     Retry(max_attempts="3")  # error
     Retry(non_retryable=(3,))  # error

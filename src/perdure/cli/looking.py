@@ -1,14 +1,11 @@
 """`perdure workflow list`, `describe`, `history`: looking at runs, of a running node or in a stopped one's journal. Change nothing."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from perdure.cli.exits import OK, say
 from perdure.cli.options import Output, Place
 from perdure.cli.typed import HERE, TEXT, Run, aware, identified
-
-if TYPE_CHECKING:
-    from perdure.ports import Record
 
 Status = Literal["running", "completed", "failed", "cancelled", "terminated", "timed_out", "continued", "quarantined", "paused"]
 
@@ -134,7 +131,16 @@ async def describe(id: str, /, *, run: Run = None, place: Place = HERE, output: 
                 attempt = f"attempt {item.attempt}" if item.attempt else ""
                 # A run in quarantine waits for either of two things; the name of its item is the build that failed.
                 called = f"or a build other than {item.name}" if item.kind == "resume" and item.name else item.name
-                parts = (item.kind, called, item.state, attempt, until, item.failure.replace("\n", " "), item.summary)
+                parts = (
+                    item.kind,
+                    called,
+                    item.workflow_id,
+                    item.state,
+                    attempt,
+                    until,
+                    item.failure.replace("\n", " "),
+                    item.summary,
+                )
                 text(f"  {' · '.join(part for part in parts if part)}")
         else:
             label = name.replace("_", " ") + ":"
@@ -161,27 +167,18 @@ async def history(
         run: A run of it; the current one when left out.
     """
     from perdure.cli.connection import connected
-    from perdure.core.errors import HistoryDamaged
-
-    async with connected(place) as client:
-        record = await client.frontend.record(client.namespace, identified(id), run or "")
-    _show_history(record, place.namespace, "jsonl" if jsonl else output.output, notes=notes)
-    if record.damage is not None:
-        raise HistoryDamaged(f"this is not all of run {record.run_id}: {record.damage.reason}", run_id=record.run_id)
-    return OK
-
-
-def _show_history(record: "Record", namespace: str, form: str, *, notes: bool) -> None:
     from perdure.cli.show import compact, emit, text, write
     from perdure.sdk.views import data, entries_of
     from perdure.store.export import lines_of
 
-    if form == "jsonl":
-        for line in lines_of(namespace, record):
+    async with connected(place) as client:
+        record = await client.frontend.record(client.namespace, identified(id), run or "")
+    if jsonl or output.output == "jsonl":
+        for line in lines_of(place.namespace, record):
             write(line)
-        return
+        return OK
     entries = entries_of(record, notes=notes)
-    if form == "json":
+    if output.output == "json":
         emit(
             [
                 {"id": entry.id, "time": entry.time, "type": entry.type, **({"note": True} if entry.is_note else {})}
@@ -190,8 +187,9 @@ def _show_history(record: "Record", namespace: str, form: str, *, notes: bool) -
             ],
             "json",
         )
-        return
+        return OK
     for entry in entries:
         number = "·" if entry.is_note else str(entry.id)
         told = "  ".join(f"{name}={compact(value)}" for name, value in entry.fields().items())
         text(f"{number:>5}  {entry.time:%H:%M:%S.%f}  {entry.type:<24} {told}".rstrip())
+    return OK

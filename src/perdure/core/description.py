@@ -6,11 +6,14 @@ from perdure.core import events as ev
 from perdure.core.failure import Failure
 from perdure.core.payload import ABSENT, Payload
 from perdure.core.replies import RunResult, Status
-from perdure.core.state import ActivityState, RunState, WorkflowState
+from perdure.core.state import ActivityState, ChildState, ExternalState, RunState, WorkflowState
 
 
 class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing an open run waits for. `kind`: activity, timer, update (`name` is its id), decision, build, resume. Instants are microseconds; 0 = none."""
+    """One thing a run waits for. Instants are microseconds; 0 = none.
+
+    `kind`: activity, timer, update (`name` is its id), child, external_signal, external_cancel, decision, build, resume; of a closed run: delivery.
+    """
 
     kind: str
     command: int = 0
@@ -21,6 +24,8 @@ class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
     until: int = 0
     failure: Failure | None = None
     summary: str = ""
+    workflow_id: str = ""
+    """Of a child or of whom a message is for."""
 
 
 class Description(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -63,7 +68,7 @@ def describe(state: WorkflowState, run: RunState, now: int) -> Description:
         failure=ended.failure,
         reason=ended.reason,
         next_run_id=ended.next_run_id,
-        pending=tuple(_pending(run, now)),
+        pending=(*_pending(run, now), *_undelivered(state)),
         attributes=run.attributes,
         attribute_datetimes=run.datetimes,
         memo=started.memo,
@@ -83,6 +88,8 @@ def _pending(run: RunState, now: int) -> list[Pending]:
         pending += [
             Pending(kind="update", command=command, name=name, state="running") for command, name in run.updates.items()
         ]
+    pending += [_child(child) for child in (run.children or {}).values()]
+    pending += [_external(external) for external in (run.externals or {}).values()]
     if run.quarantine is not None:
         note = run.quarantine
         words = "; ".join(f"{label} {text}" for label, text in (("expected", note.expected), ("found", note.found)) if text)
@@ -96,6 +103,39 @@ def _pending(run: RunState, now: int) -> list[Pending]:
     if run.wants_decision:
         pending.append(_decision(run))
     return pending
+
+
+def _child(child: ChildState) -> Pending:
+    event = child.event
+    stands = "running" if child.run_id else "starting"
+    return Pending(
+        kind="child",
+        command=event.id,
+        name=event.workflow_type,
+        state=f"{stands}, asked to stop" if child.cancel is not None else stands,
+        summary=event.summary,
+        workflow_id=event.workflow_id,
+    )
+
+
+def _external(external: ExternalState) -> Pending:
+    event = external.event
+    signal = isinstance(event, ev.ExternalSignalRequested)
+    return Pending(
+        kind="external_signal" if signal else "external_cancel",
+        command=event.id,
+        name=event.name if isinstance(event, ev.ExternalSignalRequested) else "",
+        state="on its way",
+        workflow_id=event.workflow_id,
+    )
+
+
+def _undelivered(state: WorkflowState) -> list[Pending]:
+    """What closed runs of the id left for others and is not delivered yet."""
+    left = (state.outgoing or {}).values()
+    return [
+        Pending(kind="delivery", name=message.kind, state="on its way", workflow_id=message.workflow_id) for message in left
+    ]
 
 
 def _decision(run: RunState) -> Pending:

@@ -100,6 +100,15 @@ class DecidedBy(Note, frozen=True, kw_only=True, omit_defaults=True, gc=False, t
     build_id: str
 
 
+class Delivered(Note, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="delivered"):
+    """What this workflow id owed to others and owes no more: messages of its closed runs, and children of its chain that have closed."""
+
+    messages: tuple[str, ...] = ()
+    """Request ids of entries of the outbox that were answered."""
+    children: tuple[str, ...] = ()
+    """Request ids of the starts of children an earlier run of the chain asked for."""
+
+
 AnyNote: TypeAlias = (
     ActivityClaimed
     | AttemptFailed
@@ -111,4 +120,5 @@ AnyNote: TypeAlias = (
     | Paused
     | SignalSetAside
     | DecidedBy
+    | Delivered
 )

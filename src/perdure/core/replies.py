@@ -20,6 +20,10 @@ class RunStarted(Reply, kw_only=True, omit_defaults=True, gc=False, tag="run_sta
 
     run_id: str
     attached: bool = False
+    outcome: "RunResult | None" = None
+    """To a parent that asks again: how its child's chain has ended."""
+    superseded: bool = False
+    """To a parent that asks again: its child's chain has ended and the workflow id is in use for another; how it ended is in the store."""
 
 
 class Taken(Reply, kw_only=True, omit_defaults=True, gc=False, tag="taken"):

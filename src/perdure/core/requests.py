@@ -8,9 +8,10 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from perdure.core.commands import AnyCommand, ClosingCommand
-from perdure.core.events import Attribute, SignalReceived, UpdateBody
+from perdure.core.events import Attribute, ParentLink, SignalReceived, UpdateBody
 from perdure.core.failure import Failure, FailureKind
 from perdure.core.payload import ABSENT, NULL, Payload
+from perdure.core.replies import RunResult
 
 OnConflict = Literal["fail", "attach", "terminate"]
 Reuse = Literal["always", "failed", "never"]
@@ -54,23 +55,29 @@ class StartWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=F
     priority: int = 0
     signal: SignalBody | None = None
     """Signal-with-start: delivered to the open run, or the first thing after `started`."""
+    parent: ParentLink | None = None
+    """The run that asks for this one as its child."""
 
 
 class SignalWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="signal_workflow"):
     signal: SignalBody
     run_id: str = ""
+    started_by: str = ""
+    """Speaks of the chain that the start of this request id began, over its continuations and resets; empty: of whichever is current."""
 
 
 class RequestCancel(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="request_cancel"):
     run_id: str = ""
     reason: str = ""
     request_id: str = ""
+    started_by: str = ""
 
 
 class TerminateWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="terminate_workflow"):
     run_id: str = ""
     reason: str = ""
     request_id: str = ""
+    started_by: str = ""
 
 
 class ResumeWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="resume_workflow"):
@@ -324,6 +331,43 @@ class QuarantineRun(Request, frozen=True, kw_only=True, omit_defaults=True, gc=F
     build_id: str = ""
 
 
+class ChildStands(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="child_stands"):
+    """To a parent: its child has started, or closed (`outcome`).
+
+    Addressed to the workflow id and the number of the command, so that a run reset from the one that asked hears of it too; `request_id`,
+    that of the child's start, says which child is meant.
+    """
+
+    command: int
+    request_id: str
+    child_id: str
+    run_id: str
+    """First run of the child's chain, or the one that closed."""
+    outcome: RunResult | None = None
+
+
+class ChildRefused(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="child_refused"):
+    """To a parent: its child could not be started."""
+
+    command: int
+    request_id: str
+    failure: Failure
+
+
+class ExternalAnswered(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="external_answered"):
+    """To whoever sent a signal or cancel to another run: it is delivered, or why it cannot be."""
+
+    command: int
+    request_id: str
+    failure: Failure | None = None
+
+
+class MessagesDelivered(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="messages_delivered"):
+    """To whoever left messages behind: these were answered."""
+
+    request_ids: tuple[str, ...]
+
+
 ClientRequest: TypeAlias = (
     StartWorkflow
     | SignalWorkflow
@@ -340,4 +384,6 @@ WorkerRequest: TypeAlias = (
     ClaimWorkflow | ClaimActivity | ReportPart | Report | ReleaseWorkflow | ReleaseActivity | CompleteLater | HeartbeatActivity
 )
 EngineRequest: TypeAlias = TimerDue | ActivityDue | WorkflowClaimDue | RunDue | WriteDown | QuarantineRun
-AnyRequest: TypeAlias = ClientRequest | WorkerRequest | EngineRequest
+MessageRequest: TypeAlias = ChildStands | ChildRefused | ExternalAnswered | MessagesDelivered
+"""What whoever asked something of another run hears of it. These speak to a workflow id, not to one run."""
+AnyRequest: TypeAlias = ClientRequest | WorkerRequest | EngineRequest | MessageRequest

@@ -12,7 +12,11 @@ from perdure.core.events import (
     AnyEvent,
     Attribute,
     CancelRequested,
+    ChildCancelRequested,
+    ChildRequested,
     ClosingEvent,
+    ExternalCancelRequested,
+    ExternalSignalRequested,
     SignalReceived,
     Started,
     Terminated,
@@ -25,6 +29,10 @@ from perdure.core.limits import LIMITS, Limits
 from perdure.core.notes import ActivityClaimed, AttemptFailed, Quarantined
 from perdure.core.payload import ABSENT, Payload
 from perdure.core.replies import Status
+from perdure.core.transition import Message
+
+CHILDREN = ""
+"""Where `RunState.ordinals` counts the children a run asked for: no activity has this name."""
 
 
 class ActivityState(Struct, kw_only=True):
@@ -52,6 +60,24 @@ class ActivityState(Struct, kw_only=True):
     noted_beat_at: int = 0
     lives_for: int = 0
     """Volatile: the claim is lost after so many microseconds without a sign of life; 0 = never while the owner lives."""
+
+
+class ChildState(Struct, kw_only=True):
+    """A child that was asked for and has not closed, as far as its parent knows."""
+
+    event: ChildRequested
+    request_id: str
+    """Of its start: names the child's chain over continuations and resets, on either side."""
+    run_id: str = ""
+    """Of the run that was started; empty until that is known."""
+    cancel: ChildCancelRequested | None = None
+
+
+class ExternalState(Struct, frozen=True, kw_only=True, gc=False):
+    """A signal or cancel to another run that has no answer yet."""
+
+    event: ExternalSignalRequested | ExternalCancelRequested
+    request_id: str
 
 
 class WorkflowClaim(Struct, frozen=True, kw_only=True, gc=False):
@@ -105,6 +131,11 @@ class RunState(Struct, kw_only=True):
     """Updates accepted and not finished: number of `update_accepted` → update id. None while there was none."""
     owed: dict[str, UpdateBody] | None = None
     """Updates accepted before a reset that the code of this run has not taken again yet, by update id."""
+    children: dict[int, ChildState] | None = None
+    """By number of the command; None when there is none, as with `externals`."""
+    externals: dict[int, ExternalState] | None = None
+    reset_to: str = ""
+    """Run id that the last reset gave; commands before that event were asked for by another run."""
 
     claim: WorkflowClaim | None = None
     """Volatile."""
@@ -120,6 +151,11 @@ class RunState(Struct, kw_only=True):
     @property
     def run_id(self) -> str:
         return self.started.run_id
+
+    def message_id(self, command: int) -> str:
+        """Request id of what the command now being recorded asks of another run; the same when its event is copied by a reset."""
+        started = self.started
+        return f"{self.reset_to or started.origin_run_id or started.run_id}/{command}"
 
     @property
     def is_open(self) -> bool:
@@ -160,6 +196,12 @@ class WorkflowState(Struct, kw_only=True):
     update_ids: dict[str, AcceptedUpdate] = field(default_factory=dict[str, AcceptedUpdate])
     """Remembered updates by id, oldest first. One whose run ended before its handler did is forgotten: it may be sent again."""
     terminate_ids: dict[str, int] = field(default_factory=dict[str, int])
+    child_starts: dict[str, str] | None = None
+    """By request id of a start as somebody's child: the run it began. As many are remembered as ids are."""
+    kin: dict[str, ChildState] | None = None
+    """By request id of its start: children that earlier runs of the chain asked for, for whom its last close is the parent's."""
+    outgoing: dict[str, Message] | None = None
+    """By request id, in order: what closed runs left to be delivered."""
 
 
 def is_closing(event: AnyEvent) -> bool:

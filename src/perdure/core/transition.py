@@ -18,12 +18,17 @@ class RunChange(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """An outbox entry for another run: becomes a request at that run's owner, once per `request_id`."""
+    """An outbox entry for another run: becomes a request at that run's owner, once per `request_id`.
+
+    Written for what a closing run leaves behind; what an open run owes is read off its state (`core.machine.messages`).
+    """
 
     request_id: str
     workflow_id: str
     kind: str
+    """The request's tag."""
     body: dict[str, str] = {}
+    """`request`: the request itself, as JSON."""
 
 
 class Transition(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -5,7 +5,7 @@ Implements `ports.Frontend` for whoever lives in this process; wires end here to
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from functools import lru_cache
 from typing import Any, Final, get_args
 
@@ -21,7 +21,7 @@ from perdure.core.requests import AnyRequest, ClientRequest, Report, ReportPart
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.tasks import Task
-from perdure.engine import damaged, door
+from perdure.engine import door
 from perdure.engine.aside import set_aside
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
@@ -30,12 +30,14 @@ from perdure.engine.live import LiveWorkflow
 from perdure.engine.owner import Key, ShardOwner, Surroundings, error_of
 from perdure.engine.parts import ReportParts
 from perdure.engine.pending import Passage, PendingWrite, Unwritable, WriteLost
+from perdure.engine.relay import Relay
 from perdure.engine.sweeper import Sweeper
 from perdure.engine.timers import TimerQueue
 from perdure.engine.updates import Updates, cut_off
 from perdure.ports import (
     Answer,
     Broker,
+    Chance,
     Clock,
     Deliver,
     Record,
@@ -45,7 +47,6 @@ from perdure.ports import (
     Subscription,
     TaskKind,
     WorkerIdentity,
-    closing_of,
 )
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,15 @@ class EngineFrontend:
     """All shards of one store, in this process. `incarnation` names this life of the process: claims of another one are dead."""
 
     def __init__(
-        self, store: Store, broker: Broker, clock: Clock, *, node: str, incarnation: str, limits: Limits = LIMITS
+        self,
+        store: Store,
+        broker: Broker,
+        clock: Clock,
+        chance: Chance,
+        *,
+        node: str,
+        incarnation: str,
+        limits: Limits = LIMITS,
     ) -> None:
         self._store = store
         self._broker = broker
@@ -78,7 +87,8 @@ class EngineFrontend:
         self._stopped = False
         self.committer: Committer
         self.timers: TimerQueue
-        self.sweeper = Sweeper(clock, broker, self.live_workflows, self._bring)
+        self.relay = Relay(clock, chance, self)
+        self.sweeper = Sweeper(clock, broker, self.relay, self.live_workflows, self._bring)
         self.fault: BaseException | None = None
         self.fenced: asyncio.Event = asyncio.Event()
         """Set when nothing more can be written here."""
@@ -102,12 +112,14 @@ class EngineFrontend:
             self._limits,
             self._reload,
             self._set_aside,
+            self.relay,
         )
         self._owners = [ShardOwner(shard, around) for shard in range(SHARDS)]
         await self.committer.start()
         for key in await self._store.open_workflows(range(SHARDS)):
             owner = self._owner(key)
             owner.recover(await owner.load(key))
+        self.relay.begin()
         await self.sweeper.start()
 
     async def stop(self) -> None:
@@ -117,6 +129,7 @@ class EngineFrontend:
             return
         self.timers.stop()
         await self.sweeper.stop()
+        await self.relay.stop()
         while self._loading:
             await asyncio.wait(self._loading)
         for live in self.live_workflows():
@@ -140,6 +153,7 @@ class EngineFrontend:
         self.fault = error
         self.fenced.set()
         self.timers.stop()
+        self.relay.halt()
         self._fail_waiters()
 
     def _reload(self, key: Key) -> None:
@@ -182,12 +196,41 @@ class EngineFrontend:
     @property
     def busy(self) -> bool:
         """True while a request is being loaded or a write is on its way."""
-        return bool(self._loading) or self.committer.busy
+        return bool(self._loading) or self.committer.busy or self.relay.busy
 
     def find(self, namespace: str, workflow_id: str) -> LiveWorkflow | None:
         """A workflow id as it is in memory now; None when it is not."""
         key = (namespace, workflow_id)
         return self._owner(key).find(key)
+
+    def state_of(self, key: Key) -> WorkflowState | None:
+        """See `relay.Ways`."""
+        live = self._owner(key).find(key)
+        return live.state if live is not None else None
+
+    def is_at_hand(self, key: Key) -> bool:
+        """See `relay.Ways`."""
+        return self._owner(key).find(key) is not None or not self._store.may_hold(*key)
+
+    def goes_on(self, key: Key) -> bool:
+        """See `relay.Ways`."""
+        live = self._owner(key).find(key)
+        return live is not None and (bool(live.uncommitted) or (live.state.run is not None and live.state.run.is_open))
+
+    async def load(self, key: Key) -> object:
+        """See `relay.Ways`."""
+        return await self._owner(key).load(key)
+
+    def bring(self, request: AnyRequest, answer: Answer) -> None:
+        """See `relay.Ways`."""
+        if self._stopped or self.fault is not None:
+            answer(None, Unavailable("the engine has stopped"))
+        else:
+            self._route(request, answer)
+
+    def outcome(self, key: Key, run_id: str) -> Awaitable[RunResult]:
+        """See `relay.Ways`."""
+        return self.result(*key, run_id)
 
     def live_workflows(self) -> Iterator[LiveWorkflow]:
         for owner in self._owners:
@@ -328,9 +371,8 @@ class EngineFrontend:
             if wanted == run.run_id:
                 return await self._wait(live, wanted)
             record = await self._store.record(namespace, workflow_id, wanted)
-            last = closing_of(record) if record is not None else None
-            if last is not None:
-                return result_of(wanted, last)
+            if record is not None and record.events and is_closing(record.events[-1]):
+                return result_of(wanted, record.events[-1])
             if not live.uncommitted:
                 raise error_of(not_found(live.state, wanted))
             await self._settled()
@@ -407,7 +449,9 @@ class EngineFrontend:
             raise error_of(not_found(live.state, run_id))
         if run_id and run_id != run.run_id:
             record = await self.record(namespace, workflow_id, run_id)
-            state = _state_of(namespace, record)
+            state = WorkflowState(namespace=namespace, workflow_id=workflow_id)
+            for entry in (*record.events, *record.notes):
+                apply(state, entry)
             assert state.run is not None
             return describe(state, state.run, self._clock.now())
         description = describe(live.state, run, self._clock.now())
@@ -427,13 +471,3 @@ class EngineFrontend:
 
     def now(self) -> int:
         return self._clock.now()
-
-
-def _state_of(namespace: str, record: Record) -> WorkflowState:
-    """The state of a run that is not the current one of its workflow id."""
-    if record.damage is not None:
-        return damaged.state_of(namespace, record)
-    state = WorkflowState(namespace=namespace, workflow_id=record.workflow_id)
-    for entry in (*record.events, *record.notes):
-        apply(state, entry)
-    return state

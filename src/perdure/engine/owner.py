@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from perdure.core import errors
 from perdure.core.description import result_of
-from perdure.core.errors import HistoryDamaged, PerdureError, ResourceExhausted, Unavailable
+from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
 from perdure.core.limits import Limits
 from perdure.core.machine import Outcome, apply, apply_transition, decide
 from perdure.core.machine.claims import workflow_task
+from perdure.core.machine.messages import deliveries_of
 from perdure.core.machine.wakes import tasks_of, wakes_of
 from perdure.core.replies import NotWanted, Rejection, Reported, UpdateResult, WorkflowClaimed
 from perdure.core.requests import (
@@ -36,15 +37,15 @@ from perdure.core.requests import (
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.transition import Transition, joined
 from perdure.core.volatile import Beat
-from perdure.engine import damaged
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
 from perdure.engine.pending import Barrier, PendingWrite, Unwritable, WriteLost
+from perdure.engine.relay import Relay
 from perdure.engine.timers import TimerQueue
 from perdure.engine.updates import Updates, lost
-from perdure.ports import Answer, Clock, Record, Store
+from perdure.ports import Answer, Clock, Store
 
 if TYPE_CHECKING:
     import asyncio
@@ -77,6 +78,7 @@ class Surroundings(Struct, frozen=True):
     """Take up again, a little later, a workflow id that was forgotten because its write failed."""
     set_aside: Callable[[PendingWrite, Unwritable], None]
     """What a worker asked for cannot be written: keep what else was in it, and keep the run from asking for it for ever."""
+    relay: Relay
 
 
 def error_of(rejection: Rejection) -> PerdureError:
@@ -110,21 +112,8 @@ class ShardOwner:
         live = self.find(key)
         if live is not None:
             return live
-        try:
-            transitions = await self._around.store.load(*key)
-        except HistoryDamaged as damage:
-            record = await self._around.store.record(*key)
-            assert record is not None
-            return self.find(key) or self._set_aside(key, record, damage)
+        transitions = await self._around.store.load(*key)
         return self.find(key) or self._fold(key, transitions)
-
-    def _set_aside(self, key: Key, record: Record, damage: HistoryDamaged) -> LiveWorkflow:
-        state = damaged.state_of(key[0], record)
-        state.limits = self._around.limits
-        live = LiveWorkflow(state, None)
-        live.damage = damage
-        self._keep(key, live)
-        return live
 
     def _fold(self, key: Key, transitions: Any) -> LiveWorkflow:
         state = WorkflowState(namespace=key[0], workflow_id=key[1], limits=self._around.limits)
@@ -176,9 +165,6 @@ class ShardOwner:
         around = self._around
         if live.held is not None and type(request) is not ClaimWorkflow and type(request) is not Report:
             self.release(live)
-        if live.damage is not None and not damaged.may_decide(request):
-            self._answer_behind(live, answer, live.damage)
-            return
         if live.updates is not None:
             request = self._with_updates(live, request)
         outcome = decide(live.state, request, around.clock.now())
@@ -189,8 +175,6 @@ class ShardOwner:
         if transition is not None:
             apply_transition(live.state, transition)
             live.append(transition)
-            if live.damage is not None and live.history is not None:
-                live.damage = None  # a run of its own has begun
         for entry in outcome.volatile:
             apply(live.state, entry)
         self._complete_reply(live, request, outcome)
@@ -369,7 +353,7 @@ class ShardOwner:
             self._lost(pending, error)
             return
         outcome, answer = pending.outcome, pending.answer
-        if outcome.tasks or outcome.wakes or outcome.cancels:
+        if outcome.tasks or outcome.wakes or outcome.cancels or outcome.deliveries:
             self._let_go(outcome)
         if live.waiters:
             self._wake_waiters(live, pending.transition)
@@ -387,6 +371,8 @@ class ShardOwner:
             around.exits.publish(task)
         for worker, notice in outcome.cancels:
             around.exits.notify(worker, notice)
+        for delivery in outcome.deliveries or ():
+            around.relay.send(delivery)
 
     def offer(self, live: LiveWorkflow) -> None:
         """Offer the run to a worker if it has something to decide and is not on offer or claimed already."""
@@ -426,6 +412,8 @@ class ShardOwner:
         """After a restart: what workers of a dead owner process held is lost, everything due is set to wake, tasks are offered."""
         state, around = live.state, self._around
         run = state.run
+        for delivery in deliveries_of(state, asking=True):
+            around.relay.send(delivery)
         if run is None or run.closing is not None:
             return
         for activity in list(run.activities.values()):

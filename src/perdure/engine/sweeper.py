@@ -11,6 +11,7 @@ from perdure.core.machine.wakes import tasks_of, wakes_of
 from perdure.core.requests import AnyRequest
 from perdure.core.tasks import Task
 from perdure.engine.live import LiveWorkflow
+from perdure.engine.relay import Relay
 from perdure.ports import Broker, Clock
 
 log = logging.getLogger(__name__)
@@ -25,17 +26,19 @@ CHUNK: Final = 500
 
 
 class Sweeper:
-    """Sweeps every `PERIOD_US`. `repaired` counts tasks and wakes it had to bring again."""
+    """Sweeps every `PERIOD_US`. `repaired` counts tasks, wakes and messages it had to bring again."""
 
     def __init__(
         self,
         clock: Clock,
         broker: Broker,
+        relay: Relay,
         workflows: Callable[[], Iterable[LiveWorkflow]],
         bring: Callable[[AnyRequest | Task], None],
     ) -> None:
         self._clock = clock
         self._broker = broker
+        self._relay = relay
         self._workflows = workflows
         self._bring = bring
         self._task: asyncio.Task[None] | None = None
@@ -107,6 +110,11 @@ class Sweeper:
             if instant < now - LATE_US and not isinstance(target, Task):
                 self.repaired += 1
                 self._bring(target)
+        state, run = live.state, live.state.run
+        if state.outgoing is not None or (run is not None and (run.children is not None or run.externals is not None)):
+            for delivery in self._relay.missing(state):
+                self.repaired += 1
+                self._relay.send(delivery)
 
 
 def _name(task: Task) -> tuple[str, int, int]:

@@ -18,12 +18,13 @@ from perdure.core.events import Attribute, SignalReceived, Started
 from perdure.core.machine.attributes import beyond, merged
 from perdure.core.payload import Payload
 from perdure.core.requests import SetAside
+from perdure.replay.children import Child
 from perdure.replay.frames import user_line
 from perdure.replay.handles import LoopTimer
 from perdure.replay.loop import WorkflowLoop
 from perdure.replay.matcher import Asked, Matcher
 from perdure.replay.predicates import Predicates
-from perdure.sdk.context import ActivityAnswer, WorkflowInfo
+from perdure.sdk.context import ActivityAnswer, ExternalAnswer, WorkflowInfo
 
 T = TypeVar("T")
 
@@ -206,6 +207,18 @@ class RunContext:
             if again and task is not None:
                 task.cancel()
             return answer
+
+    def child(self, command: cm.RequestChild) -> Child:
+        return Child(self, command)
+
+    async def external(self, command: cm.SignalExternal | cm.CancelExternal) -> ExternalAnswer:
+        future: asyncio.Future[ExternalAnswer] = self.loop.create_future()
+        asked = self.matcher.ask(command, future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.matcher.withdraw(asked)
+            raise
 
     async def sleep(self, delay: int, summary: str = "") -> None:
         if delay <= 0:

@@ -240,6 +240,16 @@ class Runner:
             self._cancel_reason = event.reason
             self._main.cancel(event.reason or None)
 
+    def _child_started(self, event: ev.ChildStarted) -> None:
+        asked = self.matcher.waiters.get(event.command)
+        if asked is not None:
+            asked.waiter.has_started(event)
+
+    def _child_over(self, event: ev.ChildStartFailed | ev.ChildClosed) -> None:
+        asked = self.matcher.waiters.pop(event.command, None)
+        if asked is not None:
+            asked.waiter.is_over(event)
+
     def _ignore(self, event: Any) -> None:
         """An input that wakes nothing in code written so far; it is fed all the same, so that numbers agree."""
 
@@ -311,13 +321,13 @@ _FEED: dict[type, Any] = {
     ev.ActivityCancelled: Runner._answer,
     ev.TimerFired: Runner._timer_fired,
     ev.SignalReceived: Runner._signal,
-    ev.ChildStarted: Runner._ignore,
-    ev.ChildStartFailed: Runner._ignore,
-    ev.ChildClosed: Runner._ignore,
-    ev.ExternalSignalDelivered: Runner._ignore,
-    ev.ExternalSignalFailed: Runner._ignore,
-    ev.ExternalCancelDelivered: Runner._ignore,
-    ev.ExternalCancelFailed: Runner._ignore,
+    ev.ChildStarted: Runner._child_started,
+    ev.ChildStartFailed: Runner._child_over,
+    ev.ChildClosed: Runner._child_over,
+    ev.ExternalSignalDelivered: Runner._answer,
+    ev.ExternalSignalFailed: Runner._answer,
+    ev.ExternalCancelDelivered: Runner._answer,
+    ev.ExternalCancelFailed: Runner._answer,
     ev.CancelRequested: Runner._cancel,
     ev.Reset: Runner._ignore,
 }

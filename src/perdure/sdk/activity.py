@@ -13,12 +13,12 @@ from types import MethodType
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from perdure.core.commands import ScheduleActivity
-from perdure.core.errors import ActivityError, ApplicationError, InvalidArgument, OutsideContext
+from perdure.core.errors import ActivityError, InvalidArgument, OutsideContext
 from perdure.core.events import ActivityCompleted, ActivityFailed, ActivityTimedOut
 from perdure.core.failure import Failure, FailureKind
 from perdure.sdk.call import Call
 from perdure.sdk.context import ActivityAnswer, ActivityContext, CompletesLater, WorkflowContext, activity_context
-from perdure.sdk.failures import to_exception
+from perdure.sdk.exceptions import to_exception, to_raisable
 from perdure.sdk.info import ActivityInfo
 from perdure.sdk.logger import ACTIVITY_LOGGER, ActivityLogger
 from perdure.sdk.options import ActivityOptions, CallOptions, command_fields, identifier
@@ -134,7 +134,7 @@ def _error(name: str, answer: ActivityAnswer) -> BaseException:
     failure = answer.failure
     if failure.kind != "error" and failure.type in {"", "ActivityError"}:
         return _ended(name, answer.attempt, failure.kind, failure.cause)
-    error = _own(failure)
+    error = to_raisable(failure)
     reason = ActivityError(f"activity {name} failed after {_attempts(answer.attempt)}", name=name, attempts=answer.attempt)
     reason.__cause__ = error.__cause__  # the chain goes on behind it: a non-retryable cause stays one
     error.__cause__ = reason
@@ -146,14 +146,6 @@ def _ended(name: str, attempts: int, kind: FailureKind, last: Failure | None) ->
     error = ActivityError(f"activity {name} {what} after {_attempts(attempts)}", name=name, attempts=attempts, kind=kind)
     error.__cause__ = None if last is None else to_exception(last)
     return error
-
-
-def _own(failure: Failure) -> Exception:
-    error = to_exception(failure)
-    if isinstance(error, Exception):
-        return error
-    # SystemExit, CancelledError and their like mean something to the loop they are raised in: here they are only news.
-    return ApplicationError(failure.message, type=failure.type, non_retryable=failure.non_retryable)
 
 
 def _attempts(count: int) -> str:

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from perdure.core.commands import ContinueAsNew, ScheduleActivity
+from perdure.core.commands import CancelExternal, ContinueAsNew, RequestChild, ScheduleActivity, SignalExternal
 from perdure.core.events import (
     ActivityCancelled,
     ActivityCompleted,
     ActivityFailed,
     ActivityTimedOut,
     Attribute,
+    ChildClosed,
+    ChildStarted,
+    ChildStartFailed,
+    ExternalCancelDelivered,
+    ExternalCancelFailed,
+    ExternalSignalDelivered,
+    ExternalSignalFailed,
     SignalReceived,
 )
 from perdure.core.payload import Payload
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from asyncio import Future
 
 ActivityAnswer: TypeAlias = ActivityCompleted | ActivityFailed | ActivityTimedOut | ActivityCancelled
+ExternalAnswer: TypeAlias = ExternalSignalDelivered | ExternalSignalFailed | ExternalCancelDelivered | ExternalCancelFailed
 
 
 class WorkflowInfo(Struct, frozen=True, kw_only=True):
@@ -50,6 +58,27 @@ class WorkflowInfo(Struct, frozen=True, kw_only=True):
     continue_as_new_suggested: bool
 
 
+class ChildRun(Protocol):
+    """A child that was asked for."""
+
+    @property
+    def number(self) -> int:
+        """Of the event that asked for it; 0 before that is recorded."""
+        ...
+
+    async def started(self) -> ChildStarted | ChildStartFailed | ChildClosed:
+        """Wait until it has started or cannot be. Cancelling the awaiting task asks it to stop, as with `over`."""
+        ...
+
+    async def over(self) -> ChildClosed | ChildStartFailed:
+        """Wait until it has ended."""
+        ...
+
+    def cancel(self, reason: str) -> None:
+        """Ask it to stop, once; nothing happens when it is over."""
+        ...
+
+
 class WorkflowContext(Protocol):
     """A running workflow, as the author API sees it. All methods must be called from workflow code on its own loop."""
 
@@ -70,6 +99,14 @@ class WorkflowContext(Protocol):
 
     async def activity(self, command: ScheduleActivity) -> ActivityAnswer:
         """Schedule an activity and wait for the input that answers it. Cancelling the awaiting task follows `command.on_cancel`."""
+        ...
+
+    def child(self, command: RequestChild) -> ChildRun:
+        """Ask for a child workflow."""
+        ...
+
+    async def external(self, command: SignalExternal | CancelExternal) -> ExternalAnswer:
+        """Send a message to another run and wait for the input that answers it. Once it is recorded it is sent, whoever stops waiting."""
         ...
 
     async def sleep(self, delay: int, summary: str = "") -> None:

@@ -35,6 +35,15 @@ def to_exception(failure: Failure) -> BaseException:
     return _exception(failure, outermost=True)
 
 
+def to_raisable(failure: Failure) -> Exception:
+    """Like `to_exception`, for code that goes on: `SystemExit`, `CancelledError` and their like mean something to the loop they are raised
+    in, and are only news here."""
+    error = to_exception(failure)
+    if isinstance(error, Exception):
+        return error
+    return ApplicationError(failure.message, type=failure.type, non_retryable=failure.non_retryable)
+
+
 def _exception(failure: Failure, *, outermost: bool = False) -> BaseException:
     try:
         exc = _rebuilt(failure, outermost=outermost)

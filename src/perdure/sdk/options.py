@@ -104,15 +104,20 @@ class ActivityOptions(CallOptions, total=False):
     """The type name; None: the function's."""
 
 
-class WorkflowOptions(TypedDict, total=False):
+class WorkflowCallOptions(TypedDict, total=False):
+    """What one call of a workflow may set, as `fulfil.options(…)`. A key left out keeps its value, None takes it away."""
+
+    queue: str | None
+    """Where runs start unless the start says otherwise; of a child, None: its parent's queue."""
+    timeout: Duration | None
+    """Bound on a run from start to close."""
+
+
+class WorkflowOptions(WorkflowCallOptions, total=False):
     """What `@workflow(…)` takes."""
 
     name: str | None
     """The type name; None: the function's."""
-    queue: str | None
-    """Where runs start unless the start says otherwise."""
-    timeout: Duration | None
-    """Bound on a run from start to close."""
     retry: Retry | None
     """How a failed run is tried again; None: not at all."""
 
@@ -156,7 +161,7 @@ def command_fields(options: CallOptions, base: Mapping[str, Any] | None = None) 
     return fields
 
 
-def refuse_unknown(options: CallOptions | WorkflowOptions, known: frozenset[str], what: str) -> None:
+def refuse_unknown(options: CallOptions | WorkflowCallOptions, known: frozenset[str], what: str) -> None:
     """Raise the `TypeError` Python itself would, had the names been spelt out."""
     for name in options:
         if name not in known:

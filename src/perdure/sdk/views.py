@@ -17,7 +17,8 @@ from perdure.sdk.payloads import CONVERTER
 
 @dataclass(frozen=True, slots=True)
 class PendingItem:
-    """One thing an open run waits for: an activity (with its attempt and last failure), a timer (until), a decision, a build, a resume."""
+    """One thing a run waits for: an activity (with its attempt and last failure), a timer (until), a child or a message to another run
+    (`workflow_id`: whose), a decision, a build, a resume."""
 
     kind: str
     name: str = ""
@@ -28,6 +29,7 @@ class PendingItem:
     failure: str = ""
     summary: str = ""
     event_id: int = 0
+    workflow_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,7 @@ def view_of(description: Description) -> WorkflowDescription:
                 failure=f"{item.failure.type}: {item.failure.message}" if item.failure is not None else "",
                 summary=item.summary,
                 event_id=item.command,
+                workflow_id=item.workflow_id,
             )
             for item in description.pending
         ),

@@ -14,12 +14,13 @@ from uuid import UUID
 
 from perdure.core.commands import ContinueAsNew
 from perdure.core.errors import InvalidArgument, NondeterminismError, OutsideContext
-from perdure.core.events import SignalReceived
+from perdure.core.events import OnParentClose, SignalReceived
 from perdure.core.payload import NULL, Payload
 from perdure.core.retry import RetryPolicy
 from perdure.core.texts import DETAILS_CHARS_MAX
 from perdure.sdk.attributes import AttributeValue, written
 from perdure.sdk.call import Call
+from perdure.sdk.child import ChildHandle, ExternalWorkflow, run_child, start_child
 from perdure.sdk.class_form import RunMethod, definition_of, form_of, keep
 from perdure.sdk.context import WorkflowContext, current_workflow
 from perdure.sdk.duration import Duration, aware, bound, instant, microseconds
@@ -36,7 +37,7 @@ from perdure.sdk.handlers import (
 )
 from perdure.sdk.info import RunInfo
 from perdure.sdk.logger import WORKFLOW_LOGGER, WorkflowLogger
-from perdure.sdk.options import WorkflowOptions, free_text, identifier, refuse_unknown, whole
+from perdure.sdk.options import WorkflowCallOptions, WorkflowOptions, free_text, identifier, refuse_unknown, whole
 from perdure.sdk.options import summary as checked_summary
 from perdure.sdk.payloads import CONVERTER, Signature
 from perdure.sdk.saga import Saga
@@ -105,10 +106,25 @@ class Workflow(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         return Call(self, args, kwargs)
 
+    def options(self, **changes: Unpack[WorkflowCallOptions]) -> "Workflow[P, R]":
+        """The same workflow with another queue or timeout, for one call or many. A key left out keeps its value, None takes it away.
+
+        Raises `InvalidArgument` for a value out of its bounds.
+        """
+        refuse_unknown(changes, WorkflowCallOptions.__optional_keys__, "a workflow's call")
+        copy: Workflow[P, R] = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        if "queue" in changes:
+            queue = changes["queue"]
+            copy.queue = "" if queue is None else identifier(queue, "queue")
+        if "timeout" in changes:
+            copy.timeout = bound(changes["timeout"], "timeout")
+        return copy
+
     def begin(self, context: WorkflowContext | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
-        """The coroutine of one call outside workflow code: the function's own."""
+        """The coroutine of one call: a child workflow of `context`, or the function itself outside workflow code."""
         if context is not None:
-            raise InvalidArgument(f"{self.name} was awaited in a workflow: child workflows are not available in this version")
+            return run_child(context, self, args, kwargs)
         return self.fn(*args, **kwargs) if self.cls is None else self.fn(self.cls(), *args, **kwargs)
 
     def __repr__(self) -> str:
@@ -321,6 +337,29 @@ class WorkflowNamespace:
             values = tuple(CONVERTER.encode(value, f"continue_as_new argument {place}") for place, value in enumerate(args, 1))
             keywords = {name: CONVERTER.encode(value, f"continue_as_new argument {name}") for name, value in kwargs.items()}
         context.continue_as_new(ContinueAsNew(at=context.at, input=values, keywords=keywords))
+
+    @overload
+    async def start_child(
+        self, workflow: Call[R], /, *, id: str | None = None, on_parent_close: OnParentClose = "terminate"
+    ) -> ChildHandle[R]: ...
+    @overload
+    async def start_child(
+        self, workflow: str, /, *args: object, id: str | None = None, on_parent_close: OnParentClose = "terminate"
+    ) -> ChildHandle[Any]: ...
+    async def start_child(
+        self, workflow: Any, /, *args: Any, id: str | None = None, on_parent_close: OnParentClose = "terminate"
+    ) -> ChildHandle[Any]:
+        """Start a child workflow and return its handle once it has started; await the handle for the result.
+
+        `workflow` is a call (`ship(order)`) or a type name with its arguments. `id` is the child's workflow id, one made of this run's id
+        and a count when left out. `on_parent_close` says what becomes of the child when this run (with all that it continues as) closes
+        first. Raises `ChildWorkflowError` of kind `start_failed` when the id is taken, `InvalidArgument`, `PayloadTooLarge`.
+        """
+        return await start_child(_running("start_child"), workflow, args, id, on_parent_close)
+
+    def external(self, id: str) -> ExternalWorkflow:
+        """Another workflow of this namespace, to signal or cancel. Whether it exists shows when it is used."""
+        return ExternalWorkflow(identifier(id, "workflow id"))
 
     def is_replaying(self) -> bool:
         """True while the code runs over what was decided before. For logs and metrics only: never let a decision depend on it."""

@@ -12,6 +12,7 @@ from perdure.core.errors import InvalidArgument
 from perdure.core.listing.condition import holds
 from perdure.core.listing.cursor import Key, decode_cursor, encode_cursor
 from perdure.core.listing.grammar import parse
+from perdure.core.notes import Delivered
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.transition import RunChange, Transition
 from perdure.ports import RunFilter, RunPage, RunSummary
@@ -23,6 +24,23 @@ class _Workflow(Struct, kw_only=True, gc=False):
 
     rows: list[RunRow]
     transitions: int = 0
+    owed: set[str] | None = None
+    """Request ids of messages in its outbox that are not delivered."""
+
+    @property
+    def is_open(self) -> bool:
+        """It must be taken up at start-up: its last run is open, or a closed one left messages."""
+        return self.owed is not None or (bool(self.rows) and not self.rows[-1].closed_at)
+
+    def fold_messages(self, transition: Transition) -> None:
+        """Take in what a transition leaves to be delivered, and what was."""
+        owed = self.owed or set[str]()
+        owed.update(message.request_id for message in transition.outbox)
+        for change in transition.runs:
+            for note in change.notes:
+                if isinstance(note, Delivered):
+                    owed.difference_update(note.messages)
+        self.owed = owed or None
 
 
 class Visibility:
@@ -40,7 +58,7 @@ class Visibility:
         if workflow is None:
             workflow = self._workflows[key] = _Workflow(rows=[])
         rows = workflow.rows
-        was_open = bool(rows) and not rows[-1].closed_at
+        was_open = workflow.is_open
         for change in transition.runs:
             if rows and rows[-1].run_id == change.run_id:
                 row = rows[-1]
@@ -49,7 +67,9 @@ class Visibility:
             row.fold(change)
             row.last = workflow.transitions
         workflow.transitions += 1
-        is_open = bool(rows) and not rows[-1].closed_at
+        if transition.outbox or workflow.owed is not None:
+            workflow.fold_messages(transition)
+        is_open = workflow.is_open
         if is_open and not was_open:
             self._open[key] = None
         elif was_open and not is_open:
@@ -71,21 +91,8 @@ class Visibility:
             return None
         return _find(workflow.rows, run_id) if run_id else workflow.rows[-1]
 
-    def rows(self, namespace: str, workflow_id: str) -> Sequence[RunRow]:
-        """The rows of all runs of a workflow id, oldest first."""
-        workflow = self._workflows.get((namespace, workflow_id))
-        return workflow.rows if workflow is not None else ()
-
-    def mark_damaged(self, namespace: str, workflow_id: str, run_id: str) -> None:
-        """Part of the run's history is lost: while it is open it is listed as quarantined."""
-        row = self.row(namespace, workflow_id, run_id)
-        if row is not None:
-            row.quarantined = True
-            if not row.closed_at:
-                row.status = "quarantined"
-
     def open_workflows(self, shards: Sequence[int]) -> list[tuple[str, str]]:
-        """(namespace, workflow id) of every id of these shards whose last run is open."""
+        """(namespace, workflow id) of every id of these shards whose last run is open or which has messages to deliver."""
         wanted = set(shards)
         if len(wanted) == SHARDS:
             return list(self._open)

@@ -26,6 +26,7 @@ from perdure.core.requests import (
 from perdure.core.tasks import Task
 from perdure.engine.frontend import EngineFrontend
 from perdure.ports import WorkerIdentity
+from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
 from perdure.store.memory import MemoryStore
 
@@ -36,7 +37,7 @@ START = StartWorkflow(**RUN, workflow_type="toy", seed=1, request_id="s")
 
 def on_engine(test: Callable[[EngineFrontend], Awaitable[None]]) -> None:
     async def main() -> None:
-        engine = EngineFrontend(MemoryStore(), InProcessBroker(), RealClock(), node="n", incarnation="i")
+        engine = EngineFrontend(MemoryStore(), InProcessBroker(), RealClock(), RealChance(), node="n", incarnation="i")
         await engine.start()
         try:
             async with asyncio.timeout(20):

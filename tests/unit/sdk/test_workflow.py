@@ -91,18 +91,6 @@ def test_what_cannot_be_a_workflow(thing, reason):
         workflow(thing)
 
 
-def test_a_workflow_awaited_in_a_workflow(scripted):
-    """Says that children are not there yet instead of running it without a history of its own."""
-    with pytest.raises(InvalidArgument, match="child workflows are not available in this version"):
-        scripted.run(fulfil("a"))
-
-
-def test_verbs_that_are_not_built_are_not_there():
-    """No name exists before it works."""
-    for verb in ("external", "start_child"):
-        assert not hasattr(workflow, verb)
-
-
 # ----------------------------------------------------------------------------------------------------------------- time and chance
 
 

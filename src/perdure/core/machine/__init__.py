@@ -7,7 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure.core import requests as rq
-from perdure.core.machine import activities, claims, outside, pausing, reports, runs, signals, timers, updates
+from perdure.core.machine import (
+    activities,
+    children,
+    claims,
+    externals,
+    messages,
+    outside,
+    pausing,
+    reports,
+    runs,
+    signals,
+    timers,
+    updates,
+)
 from perdure.core.machine.apply import apply, apply_transition
 from perdure.core.machine.outcome import Decided, Outcome
 from perdure.core.machine.targets import not_yet
@@ -50,6 +63,10 @@ _DECIDE: dict[type, Callable[[WorkflowState, Any, int], Decided]] = {
     rq.FinishActivity: outside.finish,
     rq.ActivityDue: activities.activity_due,
     rq.TimerDue: timers.timer_due,
+    rq.ChildStands: children.stands,
+    rq.ChildRefused: children.refused,
+    rq.ExternalAnswered: externals.answered,
+    rq.MessagesDelivered: messages.delivered,
     rq.Report: reports.report,
     rq.ReportPart: _in_parts,
     rq.PauseWorkflow: pausing.pause,

@@ -12,7 +12,15 @@ from perdure.core import volatile as vo
 from perdure.core.limits import Limits
 from perdure.core.machine.attributes import merged
 from perdure.core.payload import ABSENT, size_of
-from perdure.core.state import AcceptedUpdate, ActivityState, RunState, WorkflowState
+from perdure.core.state import (
+    CHILDREN,
+    AcceptedUpdate,
+    ActivityState,
+    ChildState,
+    ExternalState,
+    RunState,
+    WorkflowState,
+)
 from perdure.core.transition import Transition
 
 Entry: TypeAlias = ev.AnyEvent | nt.AnyNote | vo.Volatile
@@ -30,6 +38,11 @@ def apply_transition(state: WorkflowState, transition: Transition) -> None:
             _APPLY[type(event)](state, event)
         for note in change.notes:
             _APPLY[type(note)](state, note)
+    if transition.outbox:
+        if state.outgoing is None:
+            state.outgoing = {}
+        for message in transition.outbox:
+            state.outgoing[message.request_id] = message
 
 
 def _run(state: WorkflowState) -> RunState:
@@ -106,6 +119,17 @@ def _started(state: WorkflowState, event: ev.Started) -> None:
     run.bytes = size_of(event.input)
     state.run = run
     state.start_request_id = event.request_id
+    if event.parent is not None:
+        _child_of(state, event)
+
+
+def _child_of(state: WorkflowState, event: ev.Started) -> None:
+    if state.child_starts is None:
+        state.child_starts = {}
+    starts = state.child_starts
+    starts.setdefault(event.request_id, event.run_id)
+    if len(starts) > state.limits.remembered_ids_max:
+        del starts[next(iter(starts))]
 
 
 def _activity_answered(
@@ -140,12 +164,34 @@ def _cancel_requested(state: WorkflowState, event: ev.CancelRequested) -> None:
 
 def _reset(state: WorkflowState, event: ev.Reset) -> None:
     run = _input(state, event)
+    run.reset_to = event.run_id
     if event.updates:
         run.owed = {update.update_id: update for update in event.updates}
 
 
-def _plain_input(state: WorkflowState, event: Any) -> None:
-    _input(state, event)
+def _child_started(state: WorkflowState, event: ev.ChildStarted) -> None:
+    child = (_input(state, event).children or {}).get(event.command)
+    if child is not None:
+        child.run_id = event.run_id
+
+
+def _child_over(state: WorkflowState, event: ev.ChildStartFailed | ev.ChildClosed) -> None:
+    run = _input(state, event)
+    if run.children is not None:
+        run.children.pop(event.command, None)
+        run.children = run.children or None
+    if isinstance(event, ev.ChildClosed):
+        run.bytes += len(bytes(event.result))
+
+
+def _external_answered(
+    state: WorkflowState,
+    event: ev.ExternalSignalDelivered | ev.ExternalSignalFailed | ev.ExternalCancelDelivered | ev.ExternalCancelFailed,
+) -> None:
+    run = _input(state, event)
+    if run.externals is not None:
+        run.externals.pop(event.command, None)
+        run.externals = run.externals or None
 
 
 # -------------------------------------------------------------------------------------------------------------- commands
@@ -202,6 +248,30 @@ def _update_ended(state: WorkflowState, event: ev.UpdateCompleted | ev.UpdateFai
         run.bytes += len(bytes(event.result))
 
 
+def _child_requested(state: WorkflowState, event: ev.ChildRequested) -> None:
+    run = _command(state, event)
+    if run.children is None:
+        run.children = {}
+    run.children[event.id] = ChildState(event=event, request_id=run.message_id(event.id))
+    run.ordinals[CHILDREN] = run.ordinals.get(CHILDREN, 0) + 1
+    run.bytes += size_of(event.input)
+
+
+def _child_cancel_requested(state: WorkflowState, event: ev.ChildCancelRequested) -> None:
+    child = (_command(state, event).children or {}).get(event.command)
+    if child is not None:
+        child.cancel = event
+
+
+def _external_requested(state: WorkflowState, event: ev.ExternalSignalRequested | ev.ExternalCancelRequested) -> None:
+    run = _command(state, event)
+    if run.externals is None:
+        run.externals = {}
+    run.externals[event.id] = ExternalState(event=event, request_id=run.message_id(event.id))
+    if isinstance(event, ev.ExternalSignalRequested):
+        run.bytes += size_of(event.input)
+
+
 def _plain_command(state: WorkflowState, event: ev.CommandEvent) -> None:
     _command(state, event)
 
@@ -210,6 +280,9 @@ def _plain_command(state: WorkflowState, event: ev.CommandEvent) -> None:
 
 
 def _close(state: WorkflowState, run: RunState, event: Any) -> None:
+    if run.children is not None or state.kin is not None:
+        _hand_down(state, run, event)
+    run.children = run.externals = None
     run.closing = event
     run.status = "continued" if isinstance(event, ev.ContinuedAsNew) else event.type
     run.activities = {}
@@ -221,6 +294,17 @@ def _close(state: WorkflowState, run: RunState, event: Any) -> None:
         for update_id in run.updates.values():
             state.update_ids.pop(update_id, None)
     run.updates = run.owed = None
+
+
+def _hand_down(state: WorkflowState, run: RunState, event: Any) -> None:
+    """Children outlive a run that continues as new: the chain's last close is the one that matters to them."""
+    if not isinstance(event, ev.ContinuedAsNew):
+        state.kin = None
+        return
+    for child in (run.children or {}).values():
+        if child.event.on_parent_close != "abandon":
+            state.kin = state.kin or {}
+            state.kin[child.request_id] = child
 
 
 def _closed_by_code(state: WorkflowState, event: ev.ClosingEvent) -> None:
@@ -336,6 +420,18 @@ def _decided_by(state: WorkflowState, note: nt.DecidedBy) -> None:
     _noted(state, note).build_id = note.build_id
 
 
+def _delivered(state: WorkflowState, note: nt.Delivered) -> None:
+    _noted(state, note)
+    if state.outgoing is not None:
+        for request_id in note.messages:
+            state.outgoing.pop(request_id, None)
+        state.outgoing = state.outgoing or None
+    if state.kin is not None:
+        for request_id in note.children:
+            state.kin.pop(request_id, None)
+        state.kin = state.kin or None
+
+
 def _plain_note(state: WorkflowState, note: nt.Note) -> None:
     _noted(state, note)
 
@@ -400,13 +496,13 @@ _APPLY: dict[type, Callable[[WorkflowState, Any], None]] = {
     ev.ActivityCancelled: _activity_answered,
     ev.TimerFired: _timer_fired,
     ev.SignalReceived: _signal_received,
-    ev.ChildStarted: _plain_input,
-    ev.ChildStartFailed: _plain_input,
-    ev.ChildClosed: _plain_input,
-    ev.ExternalSignalDelivered: _plain_input,
-    ev.ExternalSignalFailed: _plain_input,
-    ev.ExternalCancelDelivered: _plain_input,
-    ev.ExternalCancelFailed: _plain_input,
+    ev.ChildStarted: _child_started,
+    ev.ChildStartFailed: _child_over,
+    ev.ChildClosed: _child_over,
+    ev.ExternalSignalDelivered: _external_answered,
+    ev.ExternalSignalFailed: _external_answered,
+    ev.ExternalCancelDelivered: _external_answered,
+    ev.ExternalCancelFailed: _external_answered,
     ev.CancelRequested: _cancel_requested,
     ev.Reset: _reset,
     ev.ActivityScheduled: _activity_scheduled,
@@ -415,10 +511,10 @@ _APPLY: dict[type, Callable[[WorkflowState, Any], None]] = {
     ev.TimerCancelled: _timer_cancelled,
     ev.VersionMarked: _plain_command,
     ev.SideEffectRecorded: _plain_command,
-    ev.ChildRequested: _plain_command,
-    ev.ChildCancelRequested: _plain_command,
-    ev.ExternalSignalRequested: _plain_command,
-    ev.ExternalCancelRequested: _plain_command,
+    ev.ChildRequested: _child_requested,
+    ev.ChildCancelRequested: _child_cancel_requested,
+    ev.ExternalSignalRequested: _external_requested,
+    ev.ExternalCancelRequested: _external_requested,
     ev.AttributesSet: _attributes_set,
     ev.DetailsSet: _details_set,
     ev.UpdateAccepted: _update_accepted,
@@ -440,6 +536,7 @@ _APPLY: dict[type, Callable[[WorkflowState, Any], None]] = {
     nt.Paused: _paused,
     nt.SignalSetAside: _plain_note,
     nt.DecidedBy: _decided_by,
+    nt.Delivered: _delivered,
     vo.WorkflowClaimHeld: _claim_held,
     vo.WorkflowClaimEnded: _claim_ended,
     vo.CloseRefused: _close_refused,

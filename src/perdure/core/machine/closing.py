@@ -32,8 +32,7 @@ def close(draft: Draft, report: Report, based_on: int) -> None:
         draft.add(ev.Failed(failure=command.failure, **head))
     else:
         draft.add(ev.Cancelled(reason=command.reason, **head))
-    if draft.run.activities:
-        notify_closed(draft, by_code=True)
+    notify_closed(draft, by_code=True)
 
 
 def _continue(draft: Draft, report: Report, command: cm.ContinueAsNew, based_on: int) -> None:
@@ -51,7 +50,7 @@ def _continue(draft: Draft, report: Report, command: cm.ContinueAsNew, based_on:
             untaken=command.untaken,
         )
     )
-    notify_closed(draft, by_code=True)
+    notify_closed(draft, by_code=True, goes_on=True)
     run = draft.run
     attributes, datetimes = run.attributes, run.datetimes
     for event in draft.events:

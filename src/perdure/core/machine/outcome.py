@@ -4,13 +4,14 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from perdure.core.deliveries import Delivery
 from perdure.core.events import AnswerEvent, AnyEvent, Started
 from perdure.core.notes import ActivityClaimed, AnyNote, AttemptFailed, Resumed, Seen
 from perdure.core.replies import AnyReply, Rejection
 from perdure.core.requests import AnyRequest
 from perdure.core.state import RunState, WorkflowState
 from perdure.core.tasks import CancelNotice, Task
-from perdure.core.transition import RunChange, Transition
+from perdure.core.transition import Message, RunChange, Transition
 from perdure.core.volatile import Volatile
 
 Waker: TypeAlias = tuple[int, AnyRequest | Task]
@@ -20,7 +21,7 @@ Waker: TypeAlias = tuple[int, AnyRequest | Task]
 class Outcome(Struct, gc=False):
     """What one request means. `transition` None: nothing to write, no commit.
 
-    `tasks`, `wakes` and `cancels` leave only after the commit; `volatile` is applied right behind the transition.
+    `tasks`, `wakes`, `cancels` and `deliveries` leave only after the commit; `volatile` is applied right behind the transition.
     """
 
     reply: AnyReply
@@ -30,6 +31,8 @@ class Outcome(Struct, gc=False):
     wakes: list[Waker] = []
     cancels: list[tuple[str, CancelNotice]] = []
     """Worker and what to tell it."""
+    deliveries: list[Delivery] | None = None
+    """Messages to other runs; most requests have none."""
 
 
 class Draft:
@@ -38,11 +41,13 @@ class Draft:
     __slots__ = (
         "cancels",
         "changes",
+        "deliveries",
         "events",
         "length",
         "next_note",
         "notes",
         "now",
+        "outbox",
         "run",
         "state",
         "tasks",
@@ -65,6 +70,8 @@ class Draft:
         self.tasks: list[Task] = []
         self.wakes: list[Waker] = []
         self.cancels: list[tuple[str, CancelNotice]] = []
+        self.deliveries: list[Delivery] | None = None
+        self.outbox: list[Message] | None = None
 
     @property
     def next_id(self) -> int:
@@ -82,6 +89,18 @@ class Draft:
 
     def wake(self, instant: int, request: AnyRequest | Task) -> None:
         self.wakes.append((instant, request))
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Send a message to another run, once this is written."""
+        if self.deliveries is None:
+            self.deliveries = []
+        self.deliveries.append(delivery)
+
+    def leave(self, message: Message) -> None:
+        """Write a message down, because the run that owes it closes."""
+        if self.outbox is None:
+            self.outbox = []
+        self.outbox.append(message)
 
     def succeed(self, started: Started) -> None:
         """Open a successor run, in the same transition; nothing may be added to the old one after."""
@@ -150,9 +169,12 @@ class Draft:
         transition = None
         if self.changes:
             transition = Transition(
-                workflow_id=self.state.workflow_id, namespace=self.state.namespace, runs=tuple(self.changes)
+                workflow_id=self.state.workflow_id,
+                namespace=self.state.namespace,
+                runs=tuple(self.changes),
+                outbox=() if self.outbox is None else tuple(self.outbox),
             )
-        return Outcome(reply, transition, self.volatile, self.tasks, self.wakes, self.cancels)
+        return Outcome(reply, transition, self.volatile, self.tasks, self.wakes, self.cancels, self.deliveries)
 
 
 Decided: TypeAlias = Outcome | Rejection

@@ -1,21 +1,25 @@
-"""From a command to the event that records it. One small function per kind; kinds whose behaviour is not built are refused before."""
+"""From a command to the event that records it. One small function per kind; what closes a run is for `closing`."""
 
 from collections.abc import Callable
 from typing import Any
+
+from msgspec.structs import replace
 
 from perdure.core import commands as cm
 from perdure.core import events as ev
 from perdure.core.machine.activities import cancel_unclaimed, due
 from perdure.core.machine.attributes import bytes_of
+from perdure.core.machine.messages import cancel_of, external_of, start_of
 from perdure.core.machine.outcome import Draft
 from perdure.core.payload import size_of
 from perdure.core.requests import TimerDue
+from perdure.core.state import CHILDREN, ChildState, ExternalState
 
 
 class Recorder:
     """Records the commands of one report, resolving what they refer to and counting activities by name."""
 
-    __slots__ = ("accepted", "draft", "ordinals", "placed", "scheduled", "size")
+    __slots__ = ("accepted", "children", "draft", "ordinals", "placed", "scheduled", "size")
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
@@ -25,10 +29,12 @@ class Recorder:
         self.ordinals: dict[str, int] = {}
         self.accepted: set[str] | None = None
         """Ids of the updates this report accepts."""
+        self.children: dict[int, ChildState] | None = None
+        """Asked for in this report."""
         self.size = 0
 
     def record(self, command: cm.AnyCommand, based_on: int) -> None:
-        """Append the event of `command`; raises KeyError for a kind that is not built yet (see `unbuilt`)."""
+        """Append the event of `command`, which must be `recordable`."""
         self.placed.append(self.draft.next_id)
         _RECORD[type(command)](self, command, based_on)
 
@@ -53,9 +59,9 @@ class Recorder:
         return known + 1
 
 
-def unbuilt(command: cm.AnyCommand) -> bool:
-    """True for kinds that have a name but no behaviour yet."""
-    return type(command) not in _RECORD
+def recordable(command: cm.AnyCommand) -> bool:
+    """False for what closes a run: that stands alone, at the end of a report."""
+    return type(command) in _RECORD
 
 
 def _schedule(recorder: Recorder, command: cm.ScheduleActivity, based_on: int) -> None:
@@ -225,7 +231,87 @@ def _fail_update(recorder: Recorder, command: cm.FailUpdate, based_on: int) -> N
     )
 
 
-_AIMED = frozenset({cm.CancelActivity, cm.CancelTimer, cm.CompleteUpdate, cm.FailUpdate})
+def _request_child(recorder: Recorder, command: cm.RequestChild, based_on: int) -> None:
+    draft = recorder.draft
+    run = draft.run
+    ordinal = recorder.ordinal(CHILDREN)
+    event = ev.ChildRequested(
+        id=draft.next_id,
+        time=draft.time,
+        at=command.at,
+        based_on=based_on,
+        workflow_type=command.workflow_type,
+        workflow_id=command.workflow_id or f"{run.started.origin_run_id or run.started.run_id}.{ordinal}",
+        input=command.input,
+        keywords=command.keywords,
+        queue=command.queue,
+        timeout=command.timeout,
+        retry=command.retry,
+        on_parent_close=command.on_parent_close,
+        memo=command.memo,
+        attributes=command.attributes,
+        attribute_datetimes=command.attribute_datetimes,
+        priority=command.priority,
+        summary=command.summary,
+    )
+    draft.add(event)
+    child = ChildState(event=event, request_id=run.message_id(event.id))
+    if recorder.children is None:
+        recorder.children = {}
+    recorder.children[event.id] = child
+    recorder.size += size_of(event.input)
+    draft.deliver(start_of(draft.state, run, child))
+
+
+def _cancel_child(recorder: Recorder, command: cm.CancelChild, based_on: int) -> None:
+    draft = recorder.draft
+    target = recorder.target(command.target)
+    event = ev.ChildCancelRequested(
+        id=draft.next_id, time=draft.time, at=command.at, based_on=based_on, command=target, reason=command.reason
+    )
+    draft.add(event)
+    child = (recorder.children or {}).get(target) or (draft.run.children or {}).get(target)
+    if child is not None:
+        draft.deliver(cancel_of(draft.state, replace(child, cancel=event)))
+
+
+def _signal_external(recorder: Recorder, command: cm.SignalExternal, based_on: int) -> None:
+    draft = recorder.draft
+    event = ev.ExternalSignalRequested(
+        id=draft.next_id,
+        time=draft.time,
+        at=command.at,
+        based_on=based_on,
+        workflow_id=command.workflow_id,
+        name=command.name,
+        input=command.input,
+        keywords=command.keywords,
+        child=command.child,
+    )
+    recorder.size += size_of(event.input)
+    _external(draft, event)
+
+
+def _cancel_external(recorder: Recorder, command: cm.CancelExternal, based_on: int) -> None:
+    draft = recorder.draft
+    event = ev.ExternalCancelRequested(
+        id=draft.next_id,
+        time=draft.time,
+        at=command.at,
+        based_on=based_on,
+        workflow_id=command.workflow_id,
+        reason=command.reason,
+    )
+    _external(draft, event)
+
+
+def _external(draft: Draft, event: ev.ExternalSignalRequested | ev.ExternalCancelRequested) -> None:
+    draft.add(event)
+    state = ExternalState(event=event, request_id=draft.run.message_id(event.id))
+    draft.deliver(external_of(draft.state, draft.run, state))
+
+
+_AIMED = frozenset({cm.CancelActivity, cm.CancelTimer, cm.CancelChild, cm.CompleteUpdate, cm.FailUpdate})
 
 _RECORD: dict[type, Callable[[Recorder, Any, int], None]] = {
     cm.ScheduleActivity: _schedule,
@@ -239,4 +325,8 @@ _RECORD: dict[type, Callable[[Recorder, Any, int], None]] = {
     cm.AcceptUpdate: _accept_update,
     cm.CompleteUpdate: _complete_update,
     cm.FailUpdate: _fail_update,
+    cm.RequestChild: _request_child,
+    cm.CancelChild: _cancel_child,
+    cm.SignalExternal: _signal_external,
+    cm.CancelExternal: _cancel_external,
 }

@@ -12,8 +12,8 @@ from perdure.core.machine.claims import build_fault, hold
 from perdure.core.machine.closing import close, may_close
 from perdure.core.machine.limiting import fail_if_too_long, fail_run, too_large
 from perdure.core.machine.outcome import Decided, Draft, Outcome, only
-from perdure.core.machine.recording import Recorder, unbuilt
-from perdure.core.machine.targets import current_run, not_yet
+from perdure.core.machine.recording import Recorder, recordable
+from perdure.core.machine.targets import current_run
 from perdure.core.machine.updates import may_accept, still_waiting, wants_code
 from perdure.core.notes import ActivityClaimed, DecidedBy, Seen, SignalSetAside
 from perdure.core.replies import ActivityClaim, Rejection, Reported
@@ -37,8 +37,8 @@ def _malformed(run: RunState, request: Report) -> Rejection | None:
     for step in request.steps:
         if type(step) is Commands:
             for command in step.commands:
-                if unbuilt(command):
-                    return not_yet(f"the command {command.type}")
+                if not recordable(command):
+                    return Rejection(code="INVALID_ARGUMENT", message=f"{command.type} cannot stand among other commands")
     if type(request.closing) is ContinueAsNew:
         if not request.next_run_id:
             return Rejection(code="INVALID_ARGUMENT", message="continue-as-new needs a run id for the successor")

@@ -2,9 +2,11 @@
 
 from typing import Final
 
+from perdure.core.description import result_of
 from perdure.core.events import CancelRequested, RunLimits, SignalReceived, Started, Terminated, TimedOut
 from perdure.core.limits import Limits
 from perdure.core.machine.attributes import beyond
+from perdure.core.machine.messages import leave_behind
 from perdure.core.machine.outcome import Decided, Draft, Outcome, Waker, only
 from perdure.core.machine.targets import current_run, open_run
 from perdure.core.replies import Rejection, RunStarted, Taken
@@ -17,6 +19,8 @@ from perdure.core.transition import RunChange, Transition
 def start(state: WorkflowState, request: StartWorkflow, now: int) -> Decided:
     """Start a run, or find that the id's run answers the request already."""
     run = state.run
+    if request.parent is not None and (known := _known_child(state, request)) is not None:
+        return known
     if run is not None and request.request_id and state.start_request_id == request.request_id:
         return only(RunStarted(run_id=run.run_id))
     signal = request.signal
@@ -34,6 +38,17 @@ def start(state: WorkflowState, request: StartWorkflow, now: int) -> Decided:
     draft = Draft(state, run, now)
     begin(draft, _started(state, request, draft.time), request)
     return draft.outcome(RunStarted(run_id=request.run_id))
+
+
+def _known_child(state: WorkflowState, request: StartWorkflow) -> Outcome | None:
+    """How the child stands that this very start began before; None when it did not."""
+    run, begun = state.run, (state.child_starts or {}).get(request.request_id)
+    if run is None or begun is None:
+        return None
+    if state.start_request_id != request.request_id:
+        return only(RunStarted(run_id=begun, attached=True, superseded=True))
+    outcome = None if run.closing is None else result_of(run.run_id, run.closing)
+    return only(RunStarted(run_id=begun, attached=True, outcome=outcome))
 
 
 def _first(state: WorkflowState, request: StartWorkflow, now: int) -> Outcome:
@@ -136,6 +151,7 @@ def _started(state: WorkflowState, request: StartWorkflow, time: int) -> Started
         keywords=request.keywords,
         request_id=request.request_id,
         timeout=request.timeout,
+        parent=request.parent,
         memo=request.memo,
         attributes=request.attributes,
         attribute_datetimes=request.attribute_datetimes,
@@ -167,18 +183,31 @@ def _end(draft: Draft, event: Terminated | TimedOut) -> None:
     notify_closed(draft)
 
 
-def notify_closed(draft: Draft, *, by_code: bool = False) -> None:
-    """Tell workers whose activities nobody waits for any more. Code that ends by itself leaves alone what it would not have cancelled."""
-    for activity in draft.run.activities.values():
+def notify_closed(draft: Draft, *, by_code: bool = False, goes_on: bool = False) -> None:
+    """Tell whom the end concerns: workers whose activities nobody waits for any more, children, the parent, others still unanswered.
+
+    Code that ends by itself (`by_code`) leaves alone what it would not have cancelled. `goes_on`: another run of the chain follows in the
+    same transition.
+    """
+    run = draft.run
+    for activity in run.activities.values():
         if activity.claim is not None and not (by_code and activity.event.on_cancel == "abandon"):
             draft.cancels.append((activity.claim.worker, CancelNotice(token=activity.claim.token)))
+    if (
+        run.children is not None
+        or run.externals is not None
+        or run.started.parent is not None
+        or draft.deliveries is not None
+        or draft.state.kin is not None
+    ):
+        leave_behind(draft, goes_on=goes_on)
 
 
 def terminate(state: WorkflowState, request: TerminateWorkflow, now: int) -> Decided:
     run = state.run
     if run is not None and request.request_id in state.terminate_ids:
         return only(Taken(run_id=run.run_id, duplicate=True))
-    found = open_run(state, request.run_id)
+    found = open_run(state, request.run_id, request.started_by)
     if isinstance(found, Rejection):
         return found
     draft = Draft(state, found, now)

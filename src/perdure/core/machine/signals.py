@@ -13,7 +13,7 @@ def signal(state: WorkflowState, request: SignalWorkflow, now: int) -> Decided:
     body = request.signal
     if state.run is not None and body.signal_id in state.signal_ids:
         return only(Taken(run_id=state.run.run_id, duplicate=True))
-    found = open_run(state, request.run_id)
+    found = open_run(state, request.run_id, request.started_by)
     if isinstance(found, Rejection):
         return found
     if len(found.unseen_signals) >= state.limits.signals_unread_max:
@@ -26,7 +26,7 @@ def signal(state: WorkflowState, request: SignalWorkflow, now: int) -> Decided:
 def cancel(state: WorkflowState, request: RequestCancel, now: int) -> Decided:
     if state.run is not None and request.request_id and request.request_id in state.cancel_ids:
         return only(Taken(run_id=state.run.run_id, duplicate=True))
-    found = open_run(state, request.run_id)
+    found = open_run(state, request.run_id, request.started_by)
     if isinstance(found, Rejection):
         return found
     draft = Draft(state, found, now)

@@ -1,7 +1,7 @@
 """Finding the run a request speaks of, and the words with which it is told that there is none."""
 
 from perdure.core.replies import Rejection
-from perdure.core.requests import AnyRequest
+from perdure.core.requests import EngineRequest, FinishActivity, WorkerRequest
 from perdure.core.state import RunState, WorkflowState
 
 
@@ -22,8 +22,8 @@ def not_yet(what: str) -> Rejection:
     return Rejection(code="INVALID_ARGUMENT", message=f"{what} is not available in this version of perdure")
 
 
-def open_run(state: WorkflowState, run_id: str) -> RunState | Rejection:
-    """The open run a client means; with no `run_id`, the current one."""
+def open_run(state: WorkflowState, run_id: str, started_by: str = "") -> RunState | Rejection:
+    """The open run a client means; with no `run_id`, the current one. A message to a child means the chain of that start alone."""
     run = state.run
     if run is None:
         return not_found(state)
@@ -35,10 +35,16 @@ def open_run(state: WorkflowState, run_id: str) -> RunState | Rejection:
         )
     if run.closing is not None:
         return closed(run, state.workflow_id)
+    if started_by and started_by != state.start_request_id:
+        return Rejection(
+            code="WORKFLOW_CLOSED",
+            message=f"the child {state.workflow_id!r} is closed; the id is in use for another run ({run.run_id})",
+            fields={"run_id": run.run_id},
+        )
     return run
 
 
-def current_run(state: WorkflowState, request: AnyRequest) -> RunState | None:
+def current_run(state: WorkflowState, request: WorkerRequest | EngineRequest | FinishActivity) -> RunState | None:
     """The open run a worker or the engine means, or None when it is gone."""
     run = state.run
     if run is None or run.closing is not None or run.started.run_id != request.run_id:

@@ -10,6 +10,7 @@ import msgspec
 
 from perdure.core.events import AnswerEvent, AnyEvent, ClosingEvent, CommandEvent, Started
 from perdure.core.machine.activities import RELEASE_PAUSE
+from perdure.core.machine.messages import deliveries_of
 from perdure.core.machine.outcome import Waker
 from perdure.core.machine.wakes import tasks_of, wakes_of
 from perdure.core.requests import ActivityDue
@@ -138,6 +139,8 @@ def check_woken(state: WorkflowState, now: int, published: Iterable[Key], wakes:
         latest = max(instant, now + RELEASE_PAUSE) if isinstance(target, Task) else instant
         on_time = announced.get(key, latest + 1) <= latest
         must("woken", on_time or key in sent, f"nothing brings {key} at {instant}; announced: {announced.get(key)}")
+    for delivery in deliveries_of(state):
+        must("woken", ("delivery", delivery.key) in sent, f"nobody was told to deliver {delivery.key}")
     check_waiting(state.run)
 
 

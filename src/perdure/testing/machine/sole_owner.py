@@ -10,6 +10,7 @@ from perdure.core.codec import decode_transition, encode_transition
 from perdure.core.events import AnyEvent
 from perdure.core.limits import LIMITS, Limits
 from perdure.core.machine import Outcome, apply, apply_transition, decide
+from perdure.core.machine.messages import deliveries_of
 from perdure.core.machine.outcome import Waker
 from perdure.core.machine.wakes import tasks_of, wakes_of
 from perdure.core.replies import ActivityClaimed, Rejection, Reported, WorkflowClaimed
@@ -20,6 +21,7 @@ from perdure.core.transition import Transition
 from perdure.testing.machine.laws import Key, check_change, check_waiting, check_woken, durable, image, key_of, must
 
 if TYPE_CHECKING:
+    from perdure.core.deliveries import Delivery
     from perdure.core.notes import AnyNote
 
 EPOCH = 1_700_000_000_000_000
@@ -45,6 +47,8 @@ class SoleOwner:
         """By run id, in the order of their starts."""
         self.notes: dict[str, list[AnyNote]] = {}
         self.published: dict[Key, Task] = {}
+        self.deliveries: dict[Key, Delivery] = {}
+        """Messages to other runs, sent and not taken away by whoever delivers them."""
         self.cancels: list[tuple[str, CancelNotice]] = []
         self._wakes: list[tuple[int, int, Waker]] = []
         self._serial = count()
@@ -79,7 +83,7 @@ class SoleOwner:
         self._complete(request, decided)
         if self.checked:
             must("fold", durable(self.state) == durable(self.folded), f"after {type(request).__name__}")
-            check_woken(self.state, self.now, self.published, self.wakes)
+            check_woken(self.state, self.now, {*self.published, *self.deliveries}, self.wakes)
             check_waiting(self.folded.run)
         return decided
 
@@ -107,6 +111,8 @@ class SoleOwner:
         for waker in outcome.wakes:
             heapq.heappush(self._wakes, (waker[0], next(self._serial), waker))
         self.cancels += outcome.cancels
+        for delivery in outcome.deliveries or ():
+            self.deliveries["delivery", delivery.key] = delivery
         if isinstance(outcome.reply, ActivityClaimed):
             claim = outcome.reply.claim
             self.published.pop(("task", claim.run_id, claim.scheduled.id, claim.attempt), None)
@@ -148,6 +154,7 @@ class SoleOwner:
             apply_transition(state, decode_transition(encode_transition(transition)))
         self.state = state
         self.published = {key_of(task): task for task in tasks_of(state, self.now) if task.command}
+        self.deliveries = {("delivery", delivery.key): delivery for delivery in deliveries_of(state, asking=True)}
         self._wakes = []
         for waker in wakes_of(state):
             heapq.heappush(self._wakes, (waker[0], next(self._serial), waker))

@@ -312,12 +312,12 @@ def test_a_report_to_a_closed_run_says_so() -> None:
     assert (late.closed, late.accepted, late.facts_dropped, len(story.transitions)) == (True, False, 1, before)
 
 
-def test_commands_without_behaviour_are_refused_before_anything_is_written() -> None:
-    """The whole report is rejected, with what is missing named."""
+def test_a_close_among_other_commands_is_refused_before_anything_is_written() -> None:
+    """The whole report is rejected, with what is wrong with it named."""
     story, reply, claim = running()
-    refused = story.report(reply, Commands(), done(claim), Commands(commands=(cm.RequestChild(at=3, workflow_type="t"),)))
+    refused = story.report(reply, Commands(), done(claim), Commands(commands=(cm.CompleteWorkflow(at=3),)))
     assert refused.code == "INVALID_ARGUMENT"
-    assert "request_child" in refused.message
+    assert "complete_workflow" in refused.message
     assert story.run.activities
 
 

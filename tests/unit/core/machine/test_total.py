@@ -10,6 +10,7 @@ from perdure.core.errors import BY_CODE
 from perdure.core.failure import Failure
 from perdure.core.machine import Outcome
 from perdure.core.payload import NULL
+from perdure.core.replies import RunResult
 from perdure.testing.machine.story import Story, text
 
 if TYPE_CHECKING:
@@ -126,6 +127,15 @@ REQUESTS: list[rq.AnyRequest] = [
     rq.RunDue(**RUN),
     rq.WriteDown(**RUN),
     rq.QuarantineRun(**RUN, reason="cannot be written", build_id="b1"),
+    *[
+        rq.ChildStands(workflow_id="w", command=command, request_id=f"r/{command}", child_id="kid", run_id="k", outcome=outcome)
+        for command in (2, 9)
+        for outcome in (None, RunResult(run_id="k", status="completed", result=text("v")))
+    ],
+    rq.ChildRefused(workflow_id="w", command=2, request_id="r/2", failure=Failure(type="Boom")),
+    rq.ExternalAnswered(workflow_id="w", command=2, request_id="r/2"),
+    rq.ExternalAnswered(workflow_id="w", command=2, request_id="r/2", failure=Failure(type="Boom")),
+    rq.MessagesDelivered(workflow_id="w", request_ids=("r/2", "r/3:end")),
 ]
 
 
