@@ -40,6 +40,7 @@ class Node:
         namespace: str = "default",
         build_id: str | None = None,
         max_activities: int = 200,
+        max_processes: int | None = None,
         max_cached_runs: int = 10_000,
         grace: float = GRACE_S,
         blocked_after: float = LIMIT_S,
@@ -64,6 +65,7 @@ class Node:
             tuple(identifier(queue, "queue") for queue in queues),
             incarnation=incarnation,
             max_activities=_positive("max_activities", max_activities),
+            max_processes=0 if max_processes is None else _positive("max_processes", max_processes),
             max_cached_runs=_positive("max_cached_runs", max_cached_runs),
             blocked_after=blocked_after,
         )
@@ -157,6 +159,7 @@ def embedded(
     namespace: str = "default",
     build_id: str | None = None,
     max_activities: int = 200,
+    max_processes: int | None = None,
     max_cached_runs: int = 10_000,
     grace: float = GRACE_S,
     limits: Limits = LIMITS,
@@ -164,8 +167,10 @@ def embedded(
     """An engine and a worker in this process, its journal in the directory `data`.
 
     Use it with `async with`; the node has `.client` and `.register(...)`. `queues` are the task queues its worker serves,
-    `max_activities` bounds the activities running at once, `max_cached_runs` the runs held warm, `grace` (seconds) how long activities
-    may go on when it stops, `limits` the bounds on what one workflow id, run or message may hold. Entering raises `Unavailable` when another process holds the directory, and typed errors for a damaged
+    `max_activities` bounds the activities running at once, `max_processes` the child processes of process activities (None: as many as
+    there are processors), `max_cached_runs` the runs held warm, `grace` (seconds) how long activities may go on when it stops, `limits`
+    the bounds on what one workflow id, run or message may hold. Entering raises `Unavailable` when another process holds the directory,
+    and typed errors for a damaged
     journal.
     """
     clock, chance = RealClock(), RealChance()
@@ -179,6 +184,7 @@ def embedded(
         namespace=namespace,
         build_id=build_id,
         max_activities=max_activities,
+        max_processes=max_processes,
         max_cached_runs=max_cached_runs,
         grace=grace,
         limits=limits,
@@ -188,7 +194,8 @@ def embedded(
 class Worker:
     """A worker of its own for one queue, on any client. Use it with `async with`, or `run()` until cancelled.
 
-    `max_activities` bounds the activities running at once; `grace` (seconds) is how long they may go on when it stops.
+    `max_activities` bounds the activities running at once, `max_processes` the child processes of process activities; `grace` (seconds) is
+    how long activities may go on when it stops.
     """
 
     def __init__(
@@ -200,6 +207,7 @@ class Worker:
         activities: Sequence[object] = (),
         build_id: str | None = None,
         max_activities: int = 100,
+        max_processes: int | None = None,
         max_cached_runs: int = 10_000,
         grace: float = GRACE_S,
     ) -> None:
@@ -213,6 +221,7 @@ class Worker:
             (identifier(queue, "queue"),),
             incarnation=getattr(client.frontend, "incarnation", ""),
             max_activities=_positive("max_activities", max_activities),
+            max_processes=0 if max_processes is None else _positive("max_processes", max_processes),
             max_cached_runs=_positive("max_cached_runs", max_cached_runs),
         )
 

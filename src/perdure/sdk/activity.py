@@ -67,6 +67,11 @@ class Activity(Generic[P, R]):
         return str(self._fields.get("queue", ""))
 
     @property
+    def in_process(self) -> bool:
+        """True when it asks for a process of its own, whatever a call of it may ask for."""
+        return bool(self._fields.get("process"))
+
+    @property
     def is_loose(self) -> bool:
         """True for a method without its instance: workflow code may call it, but it cannot run."""
         return self._owner is not None and not isinstance(self.fn, MethodType)

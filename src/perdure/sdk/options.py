@@ -84,7 +84,7 @@ class CallOptions(TypedDict, total=False):
     heartbeat: Duration | None
     """Bound on the time between two `activity.heartbeat()`; an activity that sets it must call that."""
     process: bool
-    """Run in a process of its own. Not available in this version."""
+    """Run in a child process of the worker: for what uses the processor. The function must be found by its module and name."""
     local: bool
     """Run on the worker that runs the workflow, as soon as its schedule is written; on another one only when that worker has no slot or is gone."""
     priority: int
@@ -196,12 +196,8 @@ def _field(name: str, value: Any) -> Any:
             return whole(value, name, -PRIORITY_MAX, PRIORITY_MAX)
         case "on_cancel":
             return choice(value, name, ("try", "wait", "abandon"))
-        case "local":
+        case _:  # process, local
             return flag(value, name)
-        case _:  # process
-            if flag(value, name):
-                raise InvalidArgument("process=True is not available in this version")
-            return False
 
 
 def summary(value: object) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from perdure.core.errors import InvalidArgument
 from perdure.sdk.activity import Activity
 from perdure.sdk.fingerprint import Fingerprint
+from perdure.sdk.importable import place_of
 from perdure.sdk.options import identifier
 from perdure.sdk.workflow import Workflow, workflow_of
 
@@ -76,6 +77,14 @@ class Registry:
 
 
 def _definitions(thing: object) -> list[Definition]:
+    found = _found(thing)
+    for definition in found:
+        if isinstance(definition, Activity) and definition.in_process:
+            place_of(definition)
+    return found
+
+
+def _found(thing: object) -> list[Definition]:
     if isinstance(thing, Activity):
         if thing.is_loose:
             raise InvalidArgument(f"{thing.__qualname__} is a method: register an instance of its class")

@@ -1,4 +1,5 @@
-"""Running activity attempts: async ones as tasks on the loop, sync ones on threads, each with its context, its end turned into a fact."""
+"""Running activity attempts: async ones as tasks on the loop, sync ones on threads, process activities in children, each with its context,
+its end turned into a fact."""
 
 import asyncio
 import contextvars
@@ -20,6 +21,7 @@ from perdure.sdk import task_token
 from perdure.sdk.activity import Activity
 from perdure.sdk.context import CompletesLater, activity_context
 from perdure.sdk.failures import to_failure
+from perdure.worker.processes import FailedInChild, ProcessPool
 from perdure.worker.threads import DaemonThreads, returned
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ class Attempt:
         "_loop",
         "_stopping",
         "begun",
+        "called",
         "cancelled",
         "claim",
         "is_async",
@@ -61,6 +64,8 @@ class Attempt:
         self.task: asyncio.Task[Any] | None = None
         self.is_async = True
         self.begun = False
+        self.called = False
+        """The function runs: what is raised is its own."""
         self.cancelled = False
         self.later = False
         """Its function has ended, its result comes from outside."""
@@ -195,12 +200,14 @@ class Attempts:
     `ended` is called once for each, with its fact, or None when there is nothing to say: of a sync one when its thread is free again.
     """
 
-    def __init__(self, frontend: Frontend, limit: int, ended: Ended) -> None:
+    def __init__(self, frontend: Frontend, limit: int, max_processes: int, ended: Ended) -> None:
         self._frontend = frontend
         self._ended = ended
         self._running: dict[str, Attempt] = {}
         self._threads: DaemonThreads | None = None
+        self._processes: ProcessPool | None = None
         self._limit = limit
+        self._max_processes = max_processes
         self.stopping = False
 
     def __len__(self) -> int:
@@ -210,7 +217,7 @@ class Attempts:
         """Run one claimed attempt in a task of its own."""
         loop = asyncio.get_running_loop()
         attempt = Attempt(claim, self._frontend, loop, self._is_stopping)
-        attempt.is_async = definition.is_async
+        attempt.is_async = definition.is_async or claim.scheduled.process
         self._running[claim.token] = attempt
         attempt.task = loop.create_task(self._run(definition, attempt), context=contextvars.Context())
 
@@ -227,18 +234,11 @@ class Attempts:
         activity_context.set(attempt)
         claim = attempt.claim
         scheduled = claim.scheduled
-        signature = definition.signature
         fact: Fact | None = None
-        called = False
         try:
             if attempt.cancelled:
                 raise asyncio.CancelledError  # noqa: TRY301 – it was cancelled before it began
-            args, kwargs = signature.unbind(scheduled.input, scheduled.keywords)
-            called = True
-            fn: Any = definition.fn
-            result = await fn(*args, **kwargs) if definition.is_async else await self._on_thread(attempt, fn, args, kwargs)
-            called = False
-            payload = signature.encode_result(result, f"result of {definition.name}")
+            payload = await (self._in_process if scheduled.process else self._here)(definition, attempt)
             fact = ActivitySucceeded(command=scheduled.id, attempt=claim.attempt, token=claim.token, result=payload)
         except asyncio.CancelledError as error:
             if self.stopping and not attempt.cancelled:
@@ -247,12 +247,15 @@ class Attempts:
             fact = _erred(claim, error, cancelled=attempt.cancelled)
         except CompletesLater:
             attempt.later = attempt.wanted
+        except FailedInChild as failed:
+            fact = _failed(claim, failed.failure, final=failed.final, cancelled=failed.cancelled and attempt.cancelled)
+            _tell(fact, claim)
         except BaseException as error:
             if is_interrupt(error) or (isinstance(error, GeneratorExit) and not attempt.in_its_task()):
                 raise  # Ctrl-C; a task taken down with its loop, which is resumed outside of it
             # Whatever else an activity raises is its failure, not the worker's.
             # What does not fit the function's signature, or cannot be a payload, is no better at the next attempt.
-            fact = _erred(claim, error, final=not called and isinstance(error, (InvalidArgument, TypeError)))
+            fact = _erred(claim, error, final=not attempt.called and isinstance(error, (InvalidArgument, TypeError)))
             _tell(fact, claim)
         finally:
             attempt.task = None
@@ -263,6 +266,22 @@ class Attempts:
     def _end(self, attempt: Attempt, fact: Fact | None) -> None:
         if self._running.pop(attempt.claim.token, None) is not None:
             self._ended(attempt, fact)
+
+    async def _here(self, definition: Activity[..., Any], attempt: Attempt) -> Payload:
+        """Run the function in this process; its result's payload."""
+        scheduled, signature = attempt.claim.scheduled, definition.signature
+        args, kwargs = signature.unbind(scheduled.input, scheduled.keywords)
+        attempt.called = True
+        fn: Any = definition.fn
+        result = await fn(*args, **kwargs) if definition.is_async else await self._on_thread(attempt, fn, args, kwargs)
+        attempt.called = False
+        return signature.encode_result(result, f"result of {definition.name}")
+
+    async def _in_process(self, definition: Activity[..., Any], attempt: Attempt) -> Payload:
+        """Run the function in a child process; its result's payload."""
+        if self._processes is None:
+            self._processes = ProcessPool(self._max_processes)
+        return await self._processes.run(definition, attempt)
 
     async def _on_thread(self, attempt: Attempt, fn: Any, args: Any, kwargs: Any) -> Any:
         if self._threads is None:
@@ -290,6 +309,8 @@ class Attempts:
         Attempts cut short are reported lost, those left behind too, so that their owner has them run elsewhere.
         """
         self.stopping = True
+        if self._processes is not None:
+            self._processes.stopping()
         attempts = {attempt.task: attempt for attempt in self._running.values() if attempt.task is not None}
         tasks = list(attempts)
         if tasks and grace > 0:
@@ -307,6 +328,8 @@ class Attempts:
             self._end(attempt, _cut_short(attempt.claim))
         if self._threads is not None:
             self._threads.shutdown(wait=False)
+        if self._processes is not None:
+            await self._processes.stop()
 
 
 def _name_left(names: list[str], why: str) -> None:
@@ -321,7 +344,10 @@ def _cut_short(claim: ActivityClaim) -> ActivityErred:
 
 
 def _erred(claim: ActivityClaim, error: BaseException, *, final: bool = False, cancelled: bool = False) -> ActivityErred:
-    failure = to_failure(error)
+    return _failed(claim, to_failure(error), final=final, cancelled=cancelled)
+
+
+def _failed(claim: ActivityClaim, failure: Failure, *, final: bool, cancelled: bool) -> ActivityErred:
     if final and not failure.non_retryable:
         failure = replace(failure, non_retryable=True)
     return ActivityErred(

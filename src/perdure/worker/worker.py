@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections import deque
 from typing import Any, Final
 
@@ -23,7 +24,8 @@ WORKFLOW_CREDITS: Final = 1 << 60
 
 
 class TaskWorker:
-    """Serves `queues` until stopped. `max_activities` bounds what runs at once, `max_cached_runs` the runs held warm."""
+    """Serves `queues` until stopped. `max_activities` bounds what runs at once, `max_processes` how much of it in child processes (0: as
+    many as there are processors), `max_cached_runs` the runs held warm."""
 
     def __init__(
         self,
@@ -34,6 +36,7 @@ class TaskWorker:
         *,
         incarnation: str = "",
         max_activities: int = 100,
+        max_processes: int = 0,
         max_cached_runs: int = 10_000,
         blocked_after: float = 2.0,
     ) -> None:
@@ -45,7 +48,7 @@ class TaskWorker:
         self._registry = registry
         self._queues = queues
         self._incarnation = incarnation
-        self._attempts = Attempts(frontend, max_activities, self._attempt_ended)
+        self._attempts = Attempts(frontend, max_activities, max_processes or _processors(), self._attempt_ended)
         self._sessions = Sessions(max_cached_runs)
         self._blocked_after = blocked_after
         self._watchdog = Watchdog(blocked_after, _report_blocked)
@@ -217,6 +220,11 @@ class TaskWorker:
     def _grant(self, credits: int) -> None:
         if not self._stopped and self._activity_lines:
             self._activity_lines[0].grant(credits)
+
+
+def _processors() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _ignore(_reply: Any, _error: BaseException | None) -> None:

@@ -105,8 +105,8 @@ def test_options_are_checked_at_decoration():
     """Wrong options do not wait for a run."""
     with pytest.raises(InvalidArgument, match="start_to_close"):
         activity(start_to_close=-1)
-    with pytest.raises(InvalidArgument, match="process=True is not available"):
-        activity(process=True)
+    with pytest.raises(InvalidArgument, match="process must be True or False"):
+        activity(process="yes")
     with pytest.raises(TypeError, match="retries"):
         activity(retries=3)  # type: ignore[call-overload]
     with pytest.raises(InvalidArgument, match="queue"):

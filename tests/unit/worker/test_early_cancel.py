@@ -19,7 +19,7 @@ def test_a_cancel_before_the_first_step_is_reported_as_one():
 
     async def body():
         ended = asyncio.get_running_loop().create_future()
-        attempts = Attempts(None, 1, lambda attempt, fact: ended.set_result((attempt.cancelled, fact)))
+        attempts = Attempts(None, 1, 1, lambda attempt, fact: ended.set_result((attempt.cancelled, fact)))
         claim = ActivityClaim(
             namespace="default",
             workflow_id="w",
