@@ -12,6 +12,7 @@ from perdure.core.description import Description
 from perdure.core.errors import ResourceExhausted
 from perdure.core.events import AnyEvent, Attribute
 from perdure.core.notes import AnyNote
+from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, Status, UpdateResult
 from perdure.core.requests import AnyRequest
 from perdure.core.tasks import CancelNotice, Task
@@ -303,6 +304,19 @@ class Frontend(Protocol):
 
         Raises `Unavailable` when the run ended before the handler did, `NotFound` when it has accepted no such update.
         """
+        ...
+
+    async def query(self, query: Query) -> QueryReply:
+        """Have a worker answer a query. Raises `Unavailable` when none does in time, `NotFound` for a run or query there is not,
+        `NondeterminismError` for a run that is quarantined or that no worker's code reproduces."""
+        ...
+
+    def take_query(self, request: TakeQuery, answer: Answer) -> None:
+        """A worker was handed a query's task: `answer` gets a `QueryTaken` with what it needs, or a `QueryNotWanted`."""
+        ...
+
+    def answer_query(self, answer: QueryAnswer) -> None:
+        """A worker's answer to a query it took. The first one counts; nobody tells it whether it did."""
         ...
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record: ...

@@ -45,6 +45,29 @@ async def waits(name: str) -> int:
     return await workflow.receive(name, int)
 
 @workflow
+class Counts:
+    def __init__(self) -> None:
+        self.n = 0
+
+    @workflow.run
+    async def run(self, start: int) -> int:
+        self.n = start
+        await workflow.wait_until(lambda: self.n >= 10)
+        return self.n
+
+    @workflow.signal
+    def add(self, more: int = 1) -> None:
+        self.n += more
+
+    @workflow.query
+    def count(self, times: int = 1) -> dict[str, int]:
+        return {"n": self.n * times}
+
+    @workflow.query
+    def broken(self) -> None:
+        raise LookupError("no such thing")
+
+@workflow
 async def asks(name: str) -> str:
     first = await greet(name)
     return first + await workflow.receive("more", str)
@@ -214,6 +237,25 @@ def test_a_failed_workflow_is_exit_code_1(node: Node) -> None:
     assert "caused by KeyError" in words.stderr
 
 
+def test_a_query_is_answered_in_json(node: Node) -> None:
+    """Arguments, signals without a value, unknown names, what the handler raises, a closed run: each with its exit code."""
+    assert node.run("workflow", "start", "Counts", "--id", "c1", "--input", "1").returncode == 0
+    assert node.run("workflow", "signal", "c1", "add").returncode == 0
+    asked = node.run("workflow", "query", "c1", "count", "--input", "3")
+    assert (asked.returncode, json.loads(asked.stdout)) == (0, {"n": 6})
+    asked = node.run("workflow", "query", "c1", "count", "-o", "json")
+    assert json.loads(asked.stdout) == {"workflow_id": "c1", "result": {"n": 2}}
+    raised = node.run("workflow", "query", "c1", "broken")
+    assert (raised.returncode, raised.stdout) == (1, "")
+    assert "LookupError: 'no such thing'" in raised.stderr or "LookupError: no such thing" in raised.stderr
+    assert node.run("workflow", "query", "c1", "nothing").returncode == 3
+    assert node.run("workflow", "query", "c1", "count", "--input", '"x"').returncode == 2
+    assert node.run("workflow", "query", "open", "count").returncode == 3
+    assert node.run("workflow", "signal", "c1", "add", "--input", "20").returncode == 0
+    assert node.run("workflow", "result", "c1", "--timeout", "20").stdout.strip() == "22"
+    assert json.loads(node.run("workflow", "query", "c1", "count").stdout) == {"n": 22}
+
+
 def test_a_signal_ends_a_wait(node: Node) -> None:
     """Start, describe, signal twice under one id, result: the run takes one."""
     assert node.run("workflow", "start", "waits", "--id", "s1", "--input", '"n"').returncode == 0
@@ -306,10 +348,10 @@ def test_bad_input_is_exit_code_2_and_one_line(node: Node, command: tuple[str, .
         assert error["message"]
 
 
-@pytest.mark.parametrize("verb", ["result", "describe", "history", "cancel", "terminate", "pause", "resume", "signal"])
+@pytest.mark.parametrize("verb", ["result", "describe", "history", "cancel", "terminate", "pause", "resume", "signal", "query"])
 def test_what_is_not_there_is_exit_code_3(node: Node, verb: str) -> None:
     """For every verb that names a workflow id; for those that read also with a run id that is none of its runs."""
-    rest = ("x",) if verb == "signal" else ()
+    rest = ("x",) if verb in {"signal", "query"} else ()
     done = node.run("workflow", verb, "nobody", *rest, "-o", "json")
     assert done.returncode == 3
     assert json.loads(one_line(done.stderr))["error"]["code"] == "NOT_FOUND"

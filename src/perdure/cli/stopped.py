@@ -17,6 +17,7 @@ from perdure.core.errors import NotFound, Unavailable
 from perdure.core.machine import apply, apply_transition
 from perdure.core.machine.targets import not_found
 from perdure.core.machine.updates import standing
+from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
 from perdure.core.requests import AnyRequest
 from perdure.core.state import RunState, WorkflowState, is_closing
@@ -133,6 +134,15 @@ class StoppedFrontend:
         if found.status == "accepted":
             raise self._unavailable(f"update {update_id!r} has not ended and ")
         return found
+
+    async def query(self, query: Query) -> QueryReply:  # noqa: ARG002  whatever it asks
+        raise self._unavailable("a worker answers queries, and ")
+
+    def take_query(self, request: TakeQuery, answer: Answer) -> None:  # noqa: ARG002  there is none
+        answer(None, self._unavailable(""))
+
+    def answer_query(self, answer: QueryAnswer) -> None:
+        """Nobody asks anything here."""
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
         record = await (await self._opened()).record(namespace, workflow_id, run_id)

@@ -9,7 +9,10 @@ PRIORITY_MAX: Final = 1_000
 
 
 class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A workflow task (`command` 0) or an activity task (`command` = number of the `activity_scheduled` event)."""
+    """A workflow task (`command` 0) or an activity task (`command` = number of the `activity_scheduled` event).
+
+    With `query`, a query of that id to be answered; it is carried as a workflow task is.
+    """
 
     namespace: str
     workflow_id: str
@@ -20,6 +23,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     sticky: str = ""
     """Worker that holds the run warm; delivered there when it has room."""
     priority: int = 0
+    query: str = ""
 
     @property
     def kind(self) -> Literal["workflow", "activity"]:

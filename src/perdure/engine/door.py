@@ -6,6 +6,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidArgument
 from perdure.core.ids import fault_of_id, is_plain
+from perdure.core.queries import Query
 from perdure.core.requests import AnyRequest, SignalBody, SignalWorkflow, StartWorkflow, UpdateWorkflow
 from perdure.core.tasks import PRIORITY_MAX
 from perdure.core.texts import REASON_CHARS_MAX, fault_of_text
@@ -35,6 +36,17 @@ def check(request: AnyRequest) -> None:
     reason = getattr(request, "reason", "")
     if reason != "":
         _check_text("reason", reason, REASON_CHARS_MAX)
+
+
+def check_query(query: Query) -> None:
+    """As `check`, of a query."""
+    _check("workflow id", query.workflow_id)
+    _check("namespace", query.namespace)
+    _check("query name", query.name)
+    if query.run_id != "":
+        _check("run id", query.run_id)
+    _check_keywords(query.keywords)
+    _check_whole("timeout", query.timeout)
 
 
 def _check_start(request: StartWorkflow) -> None:

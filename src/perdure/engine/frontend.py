@@ -16,6 +16,7 @@ from perdure.core.machine import apply
 from perdure.core.machine.targets import not_found
 from perdure.core.machine.updates import standing
 from perdure.core.machine.wakes import matters
+from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
 from perdure.core.requests import AnyRequest, ClientRequest, Report, ReportPart
 from perdure.core.shards import SHARDS, shard_of
@@ -30,6 +31,7 @@ from perdure.engine.live import LiveWorkflow
 from perdure.engine.owner import Key, ShardOwner, Surroundings, error_of
 from perdure.engine.parts import ReportParts
 from perdure.engine.pending import Passage, PendingWrite, Unwritable, WriteLost
+from perdure.engine.queries import Queries
 from perdure.engine.relay import Relay
 from perdure.engine.sweeper import Sweeper
 from perdure.engine.timers import TimerQueue
@@ -89,6 +91,7 @@ class EngineFrontend:
         self.timers: TimerQueue
         self.relay = Relay(clock, chance, self)
         self.sweeper = Sweeper(clock, broker, self.relay, self.live_workflows, self._bring)
+        self.queries: Queries
         self.fault: BaseException | None = None
         self.fenced: asyncio.Event = asyncio.Event()
         """Set when nothing more can be written here."""
@@ -101,6 +104,9 @@ class EngineFrontend:
         self.committer = Committer(self._store, lease, self._fence)
         self.timers = TimerQueue(self._clock, self._bring, self._matters)
         held = HeldStarts(self._clock)
+        self.queries = Queries(
+            self._clock, self.exits, self.committer, lambda key: self._owner(key).load(key), self._find, self.record
+        )
         around = Surroundings(
             self._store,
             self._clock,
@@ -108,6 +114,7 @@ class EngineFrontend:
             self.timers,
             self.exits,
             held,
+            self.queries,
             self.incarnation,
             self._limits,
             self._reload,
@@ -138,6 +145,7 @@ class EngineFrontend:
         self._fail_waiters()
 
     def _fail_waiters(self) -> None:
+        self.queries.fail(Unavailable("the engine has stopped; ask again when it is back"))
         for live in self.live_workflows():
             for waiters in live.waiters.values():
                 for waiter in waiters:
@@ -200,7 +208,9 @@ class EngineFrontend:
 
     def find(self, namespace: str, workflow_id: str) -> LiveWorkflow | None:
         """A workflow id as it is in memory now; None when it is not."""
-        key = (namespace, workflow_id)
+        return self._find((namespace, workflow_id))
+
+    def _find(self, key: Key) -> LiveWorkflow | None:
         return self._owner(key).find(key)
 
     def state_of(self, key: Key) -> WorkflowState | None:
@@ -433,6 +443,21 @@ class EngineFrontend:
 
         self.committer.append(Passage(passed))
         await passed
+
+    async def query(self, query: Query) -> QueryReply:
+        """See `ports.Frontend.query`."""
+        self._check_running()
+        door.check_query(query)
+        return await self.queries.ask(query)
+
+    def take_query(self, request: TakeQuery, answer: Answer) -> None:
+        """See `ports.Frontend.take_query`."""
+        self.queries.take(request, answer)
+
+    def answer_query(self, answer: QueryAnswer) -> None:
+        """See `ports.Frontend.answer_query`."""
+        if not self._stopped and self.fault is None:
+            self.queries.answer(answer)
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
         self._check_open()

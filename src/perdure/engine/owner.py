@@ -42,6 +42,7 @@ from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
 from perdure.engine.pending import Barrier, PendingWrite, Unwritable, WriteLost
+from perdure.engine.queries import Queries
 from perdure.engine.relay import Relay
 from perdure.engine.timers import TimerQueue
 from perdure.engine.updates import Updates, lost
@@ -72,6 +73,7 @@ class Surroundings(Struct, frozen=True):
     timers: TimerQueue
     exits: Exits
     held: HeldStarts
+    queries: Queries
     incarnation: str
     limits: Limits
     reload: Callable[[Key], None]
@@ -382,6 +384,8 @@ class ShardOwner:
         elif not live.offered_at:
             live.offered_at = self._around.clock.now()
             self._around.exits.publish(workflow_task(live.state, run))
+        if self._around.queries.waiting:
+            self._around.queries.changed(live)
 
     def _wake_waiters(self, live: LiveWorkflow, transition: Transition) -> None:
         for change in transition.runs:

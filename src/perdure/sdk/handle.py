@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable  # noqa: TC003 – read by whoever asks for the hints of a method
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
 
+from perdure.core.queries import Query
 from perdure.core.requests import PauseWorkflow, RequestCancel, ResumeWorkflow, SignalWorkflow, TerminateWorkflow
 from perdure.sdk.duration import Duration, length
+from perdure.sdk.failures import to_exception
+from perdure.sdk.handlers import QueryCall, QueryHandler
+from perdure.sdk.messages import message_of
 from perdure.sdk.options import identifier
 from perdure.sdk.options import reason as checked_reason
 from perdure.sdk.outcome import outcome_of
+from perdure.sdk.payloads import CONVERTER
 from perdure.sdk.update_handle import UpdateHandle, answer_of
 from perdure.sdk.views import HistoryEntry, WorkflowDescription, entries_of, view_of
 
@@ -25,6 +30,10 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 U = TypeVar("U")
+T = TypeVar("T")
+
+QUERY_TIMEOUT_S: Final = 10.0
+"""So long may a query wait for a worker, unless it says otherwise."""
 
 
 class Handle(Generic[R_co]):
@@ -157,6 +166,53 @@ class Handle(Generic[R_co]):
         if standing.status == "rejected":
             answer_of(standing, signature)
         return UpdateHandle(self._client, self.id, standing, signature)
+
+    @overload
+    async def query(self, query: QueryCall[T], /, *, timeout: Duration = QUERY_TIMEOUT_S) -> T: ...
+    @overload
+    async def query(self, query: str, /, *args: object, timeout: Duration = QUERY_TIMEOUT_S) -> Any: ...
+    @overload
+    async def query(self, query: Callable[[], QueryCall[T]], /, *, timeout: Duration = QUERY_TIMEOUT_S) -> T: ...
+    @overload
+    async def query(self, query: Callable[[A], QueryCall[T]], a: A, /, *, timeout: Duration = QUERY_TIMEOUT_S) -> T: ...
+    @overload
+    async def query(
+        self, query: Callable[[A, B], QueryCall[T]], a: A, b: B, /, *, timeout: Duration = QUERY_TIMEOUT_S
+    ) -> T: ...
+    @overload
+    async def query(
+        self, query: Callable[[A, B, C], QueryCall[T]], a: A, b: B, c: C, /, *, timeout: Duration = QUERY_TIMEOUT_S
+    ) -> T: ...
+    async def query(self, query: Any, /, *args: Any, timeout: Duration = QUERY_TIMEOUT_S) -> Any:
+        """Ask the run, open or closed, and return what its handler answers. It sees every signal that was acknowledged before.
+
+        `query` is a call (`Cart.size()`), a handler with its positional arguments, or a name with them (untyped). What the handler raises
+        is raised here, as its own class. Raises `Unavailable` when no worker answers within `timeout` (seconds or a timedelta), `NotFound`
+        for a run or query there is not, `InvalidArgument`, `PayloadTooLarge`, and `NondeterminismError` for a handler that did more than
+        look, a run that is quarantined, or one that no worker's code reproduces.
+        """
+        client = self._client
+        frontend = client.reach("handle.query()")
+        name, values, keywords = message_of(query, args, {}, QueryHandler, QueryCall)
+        reply = await frontend.query(
+            Query(
+                namespace=client.namespace,
+                workflow_id=self.id,
+                run_id=self._pinned,
+                name=name,
+                input=values,
+                keywords=keywords,
+                timeout=length(timeout, "timeout"),
+            )
+        )
+        if reply.failure is not None:
+            raise to_exception(reply.failure)
+        handler = query.handler if isinstance(query, QueryCall) else query
+        if isinstance(query, str) and self._workflow is not None:
+            handler = self._workflow.queries.get(query, query)
+        if isinstance(handler, QueryHandler):
+            return cast("QueryHandler[..., Any]", handler).signature.decode_result(reply.result)
+        return CONVERTER.decode(reply.result, Any, f"query {name}")
 
     async def cancel(self, reason: str | None = None, *, request_id: str | None = None) -> None:
         """Ask the run to stop: its code sees `CancelledError` at its next await and may clean up. Raises `WorkflowClosed`, `NotFound`."""

@@ -12,6 +12,7 @@ from perdure.core.errors import BY_CODE, PerdureError
 from perdure.core.events import AnyEvent
 from perdure.core.notes import AnyNote
 from perdure.core.payload import ABSENT
+from perdure.core.queries import Query
 from perdure.core.requests import ClientRequest
 from perdure.ports import RunFilter
 
@@ -71,6 +72,12 @@ class AskDescribe(Question, frozen=True, kw_only=True, omit_defaults=True, tag="
     run_id: str = ""
 
 
+class AskQuery(Question, frozen=True, kw_only=True, omit_defaults=True, tag="query"):
+    """Answered by a worker, or refused when none has answered in the time the query gives."""
+
+    query: Query
+
+
 class AskRuns(Question, frozen=True, kw_only=True, omit_defaults=True, tag="runs"):
     filter: RunFilter
     limit: int
@@ -85,7 +92,7 @@ class Forget(Question, frozen=True, kw_only=True, omit_defaults=True, tag="forge
     """Nobody waits for question `id` any more. Not answered."""
 
 
-AnyQuestion: TypeAlias = AskCall | AskResult | AskUpdate | AskRecord | AskDescribe | AskRuns | AskCount | Forget
+AnyQuestion: TypeAlias = AskCall | AskResult | AskUpdate | AskRecord | AskDescribe | AskQuery | AskRuns | AskCount | Forget
 
 
 class RecordPart(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -26,6 +26,7 @@ from perdure.server.exchange import (
     AskCall,
     AskCount,
     AskDescribe,
+    AskQuery,
     AskRecord,
     AskResult,
     AskRuns,
@@ -181,6 +182,8 @@ class _Connection:
                 return await frontend.update_result(
                     question.namespace, question.workflow_id, question.run_id, question.update_id
                 )
+            case AskQuery():
+                return await frontend.query(question.query)
             case AskDescribe():
                 return await frontend.describe(question.namespace, question.workflow_id, question.run_id)
             case AskRuns():

@@ -13,6 +13,7 @@ from msgspec import MsgspecError, Raw, json
 
 from perdure.core.description import Description
 from perdure.core.errors import InvalidArgument, PerdureError, Unavailable
+from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import AnyReply, RunResult, UpdateResult
 from perdure.core.requests import AnyRequest, ClientRequest
 from perdure.ports import Answer as Answering
@@ -25,6 +26,7 @@ from perdure.server.exchange import (
     AskCall,
     AskCount,
     AskDescribe,
+    AskQuery,
     AskRecord,
     AskResult,
     AskRuns,
@@ -41,6 +43,7 @@ _FRAME_BYTES: Final = 64 * 1024
 """What surrounds the longest answer on its line, and more."""
 
 _reply: Final = json.Decoder(AnyReply).decode
+_query_reply: Final = json.Decoder(QueryReply).decode
 _result: Final = json.Decoder(RunResult).decode
 _update_result: Final = json.Decoder(UpdateResult).decode
 _description: Final = json.Decoder(Description).decode
@@ -123,6 +126,16 @@ class LocalFrontend:
         question = AskUpdate(id=self._next(), namespace=namespace, workflow_id=workflow_id, run_id=run_id, update_id=update_id)
         found: UpdateResult = await self._ask(question, _update_result)
         return found
+
+    async def query(self, query: Query) -> QueryReply:
+        found: QueryReply = await self._ask(AskQuery(id=self._next(), query=query), _query_reply)
+        return found
+
+    def take_query(self, request: TakeQuery, answer: Answering) -> None:  # noqa: ARG002  no worker is on this side
+        answer(None, InvalidArgument("a worker cannot be connected over a local socket"))
+
+    def answer_query(self, answer: QueryAnswer) -> None:
+        """No worker is on this side."""
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
         question = AskRecord(id=self._next(), namespace=namespace, workflow_id=workflow_id, run_id=run_id)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from perdure.core.description import Description
 from perdure.core.errors import Unavailable
+from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
 from perdure.core.requests import AnyRequest, ClaimActivity, ClaimWorkflow, Report
 from perdure.core.tasks import CancelNotice, Task
@@ -299,6 +300,15 @@ class Door:
     async def update_result(self, namespace: str, workflow_id: str, run_id: str, update_id: str) -> UpdateResult:
         return await self._read(self._node().frontend.update_result(namespace, workflow_id, run_id, update_id))
 
+    async def query(self, query: Query) -> QueryReply:
+        return await self._read(self._node().frontend.query(query))
+
+    def take_query(self, request: TakeQuery, answer: Answer) -> None:
+        raise NotImplementedError("workers come by a Wire")
+
+    def answer_query(self, answer: QueryAnswer) -> None:
+        raise NotImplementedError("workers come by a Wire")
+
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
         return await self._read(self._node().frontend.record(namespace, workflow_id, run_id))
 
@@ -368,6 +378,18 @@ class Wire:
 
     async def update_result(self, namespace: str, workflow_id: str, run_id: str, update_id: str) -> UpdateResult:
         raise NotImplementedError("a worker reads nothing over its wire")
+
+    async def query(self, query: Query) -> QueryReply:
+        raise NotImplementedError("a worker asks nothing over its wire")
+
+    def take_query(self, request: TakeQuery, answer: Answer) -> None:
+        def back(reply: Any, error: BaseException | None) -> None:
+            self._cross(self.process, answer, reply, error)
+
+        self._cross(self._home, self._node.frontend.take_query, request, back)
+
+    def answer_query(self, answer: QueryAnswer) -> None:
+        self._cross(self._home, self._node.frontend.answer_query, answer)
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
         raise NotImplementedError("a worker reads nothing over its wire")

@@ -16,12 +16,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from perdure.broker.inprocess import InProcessBroker
 from perdure.core.description import Description
 from perdure.core.errors import InvalidArgument
+from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
 from perdure.core.requests import AnyRequest
 from perdure.node import Node
@@ -50,6 +51,8 @@ from perdure.testing.virtual_clock import VirtualClock
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """What `env.now()` says at first, unless told otherwise."""
+T = TypeVar("T")
+
 PATIENCE_S: Final = 10.0
 """So many real seconds may pass without the environment coming to rest."""
 QUIET_TURNS: Final = 3
@@ -197,8 +200,8 @@ class Environment:
         finally:
             wake.cancel()
 
-    async def wait(self, waiting: Coroutine[Any, Any, RunResult]) -> RunResult:
-        """Wait for a result while time moves."""
+    async def wait(self, waiting: Coroutine[Any, Any, T]) -> T:
+        """Wait for something while time moves."""
         stuck: asyncio.Future[None] = self._loop.create_future()
         task = self._loop.create_task(waiting)
         if not self._waits:
@@ -339,7 +342,7 @@ class _NotHolding:
 
 
 class _WaitingFrontend:
-    """`ports.Frontend` whose waits for an end let time move; all else goes straight through."""
+    """`ports.Frontend` whose waits let time move; all else goes straight through."""
 
     def __init__(self, frontend: Frontend, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._frontend = frontend
@@ -362,6 +365,16 @@ class _WaitingFrontend:
     async def update_result(self, namespace: str, workflow_id: str, run_id: str, update_id: str) -> UpdateResult:
         found: UpdateResult = await self._wait(self._frontend.update_result(namespace, workflow_id, run_id, update_id))
         return found
+
+    async def query(self, query: Query) -> QueryReply:
+        found: QueryReply = await self._wait(self._frontend.query(query))
+        return found
+
+    def take_query(self, request: TakeQuery, answer: Answer) -> None:
+        self._frontend.take_query(request, answer)
+
+    def answer_query(self, answer: QueryAnswer) -> None:
+        self._frontend.answer_query(answer)
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
         return await self._frontend.record(namespace, workflow_id, run_id)

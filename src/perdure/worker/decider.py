@@ -26,6 +26,7 @@ from perdure.replay.mismatch import Mismatch, OldBuild, Stale
 from perdure.replay.runner import Runner
 from perdure.replay.watchdog import WatchedThread
 from perdure.sdk.registry import Registry
+from perdure.worker.answering import Answering
 from perdure.worker.attempts import Fact
 from perdure.worker.composing import compose
 from perdure.worker.giving_back import release, release_unknown
@@ -59,7 +60,9 @@ class Decider:
         begin: Callable[[ActivityClaim], None],
         free: Callable[[int], None],
         watched: WatchedThread,
+        answering: Answering,
     ) -> None:
+        self._answering = answering
         self._frontend = frontend
         self._chance = chance
         self._registry = registry
@@ -138,6 +141,8 @@ class Decider:
     ) -> None:
         if asked_by is not None:
             asked_by.waiting = False
+            if asked_by.queries is not None:
+                self._answering.ready(asked_by)
         if reply is None or isinstance(reply, NotWanted):
             if asked_by is not None:
                 self._go_on(asked_by, "")
@@ -223,14 +228,20 @@ class Decider:
             self._give_back(session, token, Mismatch(f"running the workflow failed: {error!r}"))
             return False
         except BaseException:
-            self._sessions.drop(session)  # Ctrl-C in the midst of its code: what that did since must not be reported
+            self._drop(session)  # Ctrl-C in the midst of its code: what that did since must not be reported
             raise
         finally:
             self.watched.end()
         return True
 
-    def _give_back(self, session: Session, token: str, fault: Mismatch | OldBuild | Stale) -> None:
+    def _drop(self, session: Session) -> None:
+        """Throw a run away; queries that waited for its report are answered from its history."""
         self._sessions.drop(session)
+        if session.queries is not None:
+            self._answering.lost(session)
+
+    def _give_back(self, session: Session, token: str, fault: Mismatch | OldBuild | Stale) -> None:
+        self._drop(session)
         for fact in session.facts:
             self._report_alone(session, fact)
         session.facts = []
@@ -304,7 +315,7 @@ class Decider:
         try:
             body = compose(session, token, facts, self._frontend.now, self.watched, fuse=self.fuse)
         except BaseException:
-            self._sessions.drop(session)
+            self._drop(session)
             raise
         if body is None:
             # Feeding a result broke the run: nothing of it is reported but the facts; whoever claims it next will see why.
@@ -374,6 +385,8 @@ class Decider:
             return
         for claim in reply.activities:
             self._begin(claim)
+        if session.queries is not None and reply.accepted:
+            self._answering.ready(session)
         if reply.closed or not reply.accepted:
             self._drop_after(session, reply)
             return
@@ -386,7 +399,7 @@ class Decider:
         self._go_on(session, reply.token)
 
     def _drop_after(self, session: Session, reply: Reported) -> None:
-        self._sessions.drop(session)
+        self._drop(session)
         if reply.closed:
             return
         if len(self._cut) >= CUT_MAX:
@@ -400,7 +413,7 @@ class Decider:
 
     def _refused(self, session: Session, facts: list[Fact], error: BaseException | None) -> None:
         """Nothing of a report was taken, or nobody knows: the run is replayed when it is offered again, its facts are told again."""
-        self._sessions.drop(session)
+        self._drop(session)
         if error is not None and not isinstance(error, PerdureError):
             log.error("reporting on workflow %r failed", session.workflow_id, exc_info=error)
         elif error is not None:

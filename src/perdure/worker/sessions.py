@@ -9,13 +9,25 @@ from perdure.core.requests import RefusedUpdate
 from perdure.replay.runner import Runner
 
 if TYPE_CHECKING:
+    from perdure.core.queries import QueryTaken
     from perdure.worker.attempts import Fact
 
 
 class Session:
     """One run, warm. `waiting`: a report is unanswered, so nothing may be fed; facts queue up meanwhile."""
 
-    __slots__ = ("again", "facts", "namespace", "refused", "run_id", "runner", "unfused_next", "waiting", "workflow_id")
+    __slots__ = (
+        "again",
+        "facts",
+        "namespace",
+        "queries",
+        "refused",
+        "run_id",
+        "runner",
+        "unfused_next",
+        "waiting",
+        "workflow_id",
+    )
 
     def __init__(self, namespace: str, workflow_id: str, run_id: str, runner: Runner) -> None:
         self.namespace = namespace
@@ -29,6 +41,8 @@ class Session:
         self.unfused_next = False
         self.refused: list[RefusedUpdate] | None = None
         """Updates the code did not accept, to be told with the next decision."""
+        self.queries: list[QueryTaken] | None = None
+        """Queries that wait for the report to be answered."""
 
     def offer(self, updates: Sequence[UpdateBody], now: int) -> None:
         """Offer updates to the code, in order, as long as it has not ended. What is neither accepted nor refused is offered again."""

@@ -12,6 +12,7 @@ from perdure.core.tasks import CancelNotice, Task
 from perdure.ports import Chance, Frontend, Subscription
 from perdure.replay.watchdog import BlockedLoop, Watchdog
 from perdure.sdk.registry import Registry
+from perdure.worker.answering import Answering
 from perdure.worker.attempts import Attempt, Attempts, Fact
 from perdure.worker.decider import Decider
 from perdure.worker.sessions import Sessions
@@ -62,6 +63,7 @@ class TaskWorker:
         self._started = False
         self._stopped = False
         self._stop: asyncio.Task[None] | None = None
+        self.answering = Answering(frontend, registry, self.name, lambda: self._sessions, self._watchdog.this_thread())
         self.decider = Decider(
             frontend,
             chance,
@@ -75,6 +77,7 @@ class TaskWorker:
             self._run,
             self._slots.free,
             self._watchdog.this_thread(),
+            self.answering,
         )
 
     @property
@@ -101,7 +104,7 @@ class TaskWorker:
     def begin(self) -> None:
         """Take tasks from now on. Needs the running loop; nothing runs before the caller gives it a turn."""
         self._loop = asyncio.get_running_loop()
-        self.decider.watched = self._watchdog.this_thread()
+        self.decider.watched = self.answering.watched = self._watchdog.this_thread()
         if self._blocked_after > 0:
             self._watchdog.start()
         self._started = True
@@ -129,6 +132,7 @@ class TaskWorker:
             line.cancel()
         await self._attempts.stop(grace)
         await self.decider.leave()
+        self.answering.stopped = True
         self._watchdog.stop()
 
     # ---------------------------------------------------------------------------------------------------------------- tasks
@@ -157,6 +161,8 @@ class TaskWorker:
             try:
                 if task.command:
                     self._take_activity(task)
+                elif task.query:
+                    self.answering.take(task)
                 else:
                     self.decider.take(task)
             except Exception:
