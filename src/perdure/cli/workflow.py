@@ -32,6 +32,7 @@ async def start(
     on_conflict: Literal["fail", "attach", "terminate"] = "fail",
     reuse: Literal["always", "failed", "never"] = "always",
     timeout: float | None = None,
+    start_delay: float | None = None,
     wait: bool = False,
     wait_timeout: float | None = None,
     place: Place = HERE,
@@ -47,6 +48,7 @@ async def start(
         on_conflict: What an open run of that id means.
         reuse: Whether the id of a closed run may be used again: always, after failed runs only, never.
         timeout: Seconds the run may take before the engine ends it; no bound when left out.
+        start_delay: Seconds until its code begins; at once when left out.
         wait: Wait for the end and print the result, as `result` does.
         wait_timeout: With --wait: seconds to wait. The run goes on.
     """
@@ -59,7 +61,14 @@ async def start(
     async with connected(place) as client:
         try:
             handle = await client.start(
-                type, *values, id=id, queue=queue, on_conflict=on_conflict, reuse=reuse, timeout=timeout
+                type,
+                *values,
+                id=id,
+                queue=queue,
+                on_conflict=on_conflict,
+                reuse=reuse,
+                timeout=timeout,
+                start_delay=start_delay,
             )
         except WorkflowAlreadyStarted as error:
             raise WorkflowAlreadyStarted(_with_flags(error.message), run_id=error.run_id) from error

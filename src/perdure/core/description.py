@@ -12,7 +12,7 @@ from perdure.core.state import ActivityState, ChildState, ExternalState, RunStat
 class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing a run waits for. Instants are microseconds; 0 = none.
 
-    `kind`: activity, timer, update (`name` is its id), child, external_signal, external_cancel, decision, build, resume; of a closed run: delivery.
+    `kind`: activity, start, timer, update (`name` is its id), child, external_signal, external_cancel, decision, build, resume; of a closed run: delivery.
     """
 
     kind: str
@@ -94,6 +94,8 @@ def _pending(run: RunState, now: int) -> list[Pending]:
         note = run.quarantine
         words = "; ".join(f"{label} {text}" for label, text in (("expected", note.expected), ("found", note.found)) if text)
         pending.append(Pending(kind="resume", name=note.build_id, state=f"{note.reason}: {words}" if words else note.reason))
+    if run.delayed_until > now:
+        pending.append(Pending(kind="start", state=_why_later(run), until=run.delayed_until))
     if run.paused:
         pending.append(Pending(kind="resume", state=f"paused: {run.pause_reason}" if run.pause_reason else "paused"))
     pending += [
@@ -138,6 +140,11 @@ def _undelivered(state: WorkflowState) -> list[Pending]:
     ]
 
 
+def _why_later(run: RunState) -> str:
+    attempt = run.started.attempt
+    return f"attempt {attempt} of the run begins then" if attempt > 1 else "its code begins then"
+
+
 def _decision(run: RunState) -> Pending:
     if run.claim is not None:
         return Pending(kind="decision", state="claimed", worker=run.claim.worker)
@@ -176,7 +183,7 @@ def result_of(run_id: str, closing: object) -> RunResult:
     if isinstance(closing, ev.Completed):
         return RunResult(run_id=run_id, status="completed", result=closing.result)
     if isinstance(closing, ev.Failed):
-        return RunResult(run_id=run_id, status="failed", failure=closing.failure)
+        return RunResult(run_id=run_id, status="failed", failure=closing.failure, next_run_id=closing.next_run_id)
     if isinstance(closing, ev.ContinuedAsNew):
         return RunResult(run_id=run_id, status="continued", next_run_id=closing.next_run_id)
     if isinstance(closing, ev.Cancelled):

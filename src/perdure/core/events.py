@@ -337,6 +337,8 @@ class Completed(ClosingEvent, frozen=True, kw_only=True, omit_defaults=True, gc=
 
 class Failed(ClosingEvent, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="failed"):
     failure: Failure
+    next_run_id: str = ""
+    """The run that tries again; empty when none does."""
 
 
 class Cancelled(ClosingEvent, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="cancelled"):

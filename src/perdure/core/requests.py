@@ -12,6 +12,7 @@ from perdure.core.events import Attribute, ParentLink, SignalReceived, UpdateBod
 from perdure.core.failure import Failure, FailureKind
 from perdure.core.payload import ABSENT, NULL, Payload
 from perdure.core.replies import RunResult
+from perdure.core.retry import RetryPolicy
 
 OnConflict = Literal["fail", "attach", "terminate"]
 Reuse = Literal["always", "failed", "never"]
@@ -57,6 +58,10 @@ class StartWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=F
     """Signal-with-start: delivered to the open run, or the first thing after `started`."""
     parent: ParentLink | None = None
     """The run that asks for this one as its child."""
+    start_delay: int = 0
+    """So long after the start the code begins."""
+    retry: RetryPolicy | None = None
+    """How a run that failed is tried again; None: not at all."""
 
 
 class SignalWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="signal_workflow"):
@@ -212,7 +217,7 @@ class Report(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, t
     untaken: int = 0
     """With a closing command: signals fed that no code took."""
     carried: tuple[SignalReceived, ...] = ()
-    """With continue-as-new: the signals named in `closing.untaken`."""
+    """With continue-as-new: the signals named in `closing.untaken`. With a failure that may be tried again: those no code took."""
     next_run_id: str = ""
     next_seed: int = 0
     notes: tuple["SetAside", ...] = ()
@@ -311,6 +316,12 @@ class WorkflowClaimDue(Request, frozen=True, kw_only=True, omit_defaults=True, g
     token: str
 
 
+class StartDue(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="start_due"):
+    """The run's start delay has passed."""
+
+    run_id: str
+
+
 class RunDue(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="run_due"):
     """The run's own timeout has passed."""
 
@@ -383,7 +394,7 @@ ClientRequest: TypeAlias = (
 WorkerRequest: TypeAlias = (
     ClaimWorkflow | ClaimActivity | ReportPart | Report | ReleaseWorkflow | ReleaseActivity | CompleteLater | HeartbeatActivity
 )
-EngineRequest: TypeAlias = TimerDue | ActivityDue | WorkflowClaimDue | RunDue | WriteDown | QuarantineRun
+EngineRequest: TypeAlias = TimerDue | ActivityDue | WorkflowClaimDue | StartDue | RunDue | WriteDown | QuarantineRun
 MessageRequest: TypeAlias = ChildStands | ChildRefused | ExternalAnswered | MessagesDelivered
 """What whoever asked something of another run hears of it. These speak to a workflow id, not to one run."""
 AnyRequest: TypeAlias = ClientRequest | WorkerRequest | EngineRequest | MessageRequest

@@ -125,6 +125,8 @@ class RunState(Struct, kw_only=True):
     refused_builds: dict[str, str] = field(default_factory=dict[str, str])
     """Builds too old for the run, and the change id each lacks."""
     build_id: str = ""
+    delayed_until: int = 0
+    """Instant before which the code does not begin. Volatile insofar as the owner sets it to 0 when that has passed."""
     paused: bool = False
     pause_reason: str = ""
     updates: dict[int, str] | None = None
@@ -169,7 +171,13 @@ class RunState(Struct, kw_only=True):
     @property
     def wants_decision(self) -> bool:
         """There is an input no accepted decision has seen."""
-        return self.closing is None and self.last_input > self.covered and self.last_input > self.seen and not self.paused
+        return (
+            self.closing is None
+            and self.last_input > self.covered
+            and self.last_input > self.seen
+            and not self.paused
+            and not self.delayed_until
+        )
 
 
 class AcceptedUpdate(Struct, frozen=True, kw_only=True, gc=False):

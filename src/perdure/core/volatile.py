@@ -56,6 +56,10 @@ class Beat(Struct, frozen=True, gc=False):
     details: Payload = ABSENT
 
 
+class DelayOver(Struct, frozen=True, gc=False):
+    """The time has come at which a run that was to begin later begins. Forgotten in a crash, it is found out again at once."""
+
+
 class HeldWarm(Struct, frozen=True, gc=False):
     """The worker that holds the run warm; empty = none."""
 
@@ -63,5 +67,14 @@ class HeldWarm(Struct, frozen=True, gc=False):
 
 
 Volatile: TypeAlias = (
-    WorkflowClaimHeld | WorkflowClaimEnded | CloseRefused | SeenTo | ClaimUnnoted | ClaimLife | ClaimReleased | Beat | HeldWarm
+    WorkflowClaimHeld
+    | WorkflowClaimEnded
+    | CloseRefused
+    | SeenTo
+    | ClaimUnnoted
+    | ClaimLife
+    | ClaimReleased
+    | Beat
+    | HeldWarm
+    | DelayOver
 )

@@ -60,8 +60,9 @@ def _check_start(request: StartWorkflow) -> None:
     if abs(request.priority) > PRIORITY_MAX:
         raise InvalidArgument(f"priority must lie between -{PRIORITY_MAX:,} and {PRIORITY_MAX:,}, not {request.priority:,}")
     _check_whole("timeout", request.timeout)
-    if request.timeout < 0:
-        raise InvalidArgument("timeout must not be negative")
+    _check_whole("start_delay", request.start_delay)
+    if request.timeout < 0 or request.start_delay < 0:
+        raise InvalidArgument("timeout and start_delay must not be negative")
     if request.memo or request.attributes or request.keywords or request.attribute_datetimes:
         _check_names("memo key", request.memo)
         _check_attributes(request.attributes)

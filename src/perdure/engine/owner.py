@@ -29,6 +29,7 @@ from perdure.core.requests import (
     Report,
     ResetWorkflow,
     ResumeWorkflow,
+    StartDue,
     StartWorkflow,
     UpdateWorkflow,
     WorkflowClaimDue,
@@ -279,7 +280,7 @@ class ShardOwner:
         if live.updates is not None and kind is Report:
             answer = self._behind_refusals(live, request, outcome.reply, answer)
         self._answer_when_settled(live, answer, outcome.reply)
-        if kind is Report or kind is WorkflowClaimDue:
+        if kind is Report or kind is WorkflowClaimDue or kind is StartDue:
             self.offer(live)
         elif kind is ReleaseWorkflow:
             if isinstance(request, ReleaseWorkflow) and request.why == "unknown_type":

@@ -77,7 +77,7 @@ class RunContext:
         self.attributes = started.attributes
         self.datetimes = started.attribute_datetimes
         self.at = 0
-        self.time = started.time
+        self.time = started.time + started.start_delay
         self.covered = 0
         self.news = False
         """What is being run, an input or an accepted update, belongs to no accepted decision."""

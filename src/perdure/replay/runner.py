@@ -88,7 +88,7 @@ class Runner:
         self.ending: cm.ClosingCommand | None = None
         self.over = False
         """The code has continued as new, or a handler has failed: nothing after that input is fed."""
-        self.unfed = 0
+        self.unfed: tuple[ev.SignalReceived, ...] = ()
         """Signals that were not fed for that."""
         self._main: asyncio.Task[Any] | None = None
         self._fault: BaseException | None = None
@@ -119,7 +119,7 @@ class Runner:
             if event.id > self.fed and not self.over:
                 self.feed(event)
             elif self.over and type(event) is ev.SignalReceived:
-                self.unfed += 1
+                self.unfed += (event,)
 
     def feed_fact(self, event: ev.ActivityCompleted) -> None:
         """Feed a result the worker holds and will report, numbered and timed as it is going to be recorded."""

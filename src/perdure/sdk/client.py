@@ -15,7 +15,7 @@ from perdure.sdk.attributes import AttributeValue, written
 from perdure.sdk.call import Call
 from perdure.sdk.completing import ActivityCompletion
 from perdure.sdk.context import refuse_in_workflow
-from perdure.sdk.duration import Duration, aware, bound, instant
+from perdure.sdk.duration import Duration, aware, bound, instant, length
 from perdure.sdk.handle import Handle
 from perdure.sdk.handlers import SignalCall, SignalHandler, UpdateCall, UpdateHandler
 from perdure.sdk.messages import message_of
@@ -55,6 +55,7 @@ class RunOptions(TypedDict, total=False):
     attributes: Mapping[str, AttributeValue] | None
     origin: str
     priority: int | None
+    start_delay: Duration | None
     request_id: str | None
 
 
@@ -126,7 +127,8 @@ class Client(ActivityCompletion):
         workflow id, a fresh one when left out. `on_conflict` says what an open run of that id means: `fail` raises
         `WorkflowAlreadyStarted`, `attach` gives its handle, `terminate` ends it first. `reuse` says whether the id of a closed run may be
         used again. `timeout` bounds the run. `memo` is for people, `attributes` are for listing; code reads both in
-        `workflow.info()`. `priority` (-1,000 to 1,000): higher goes first. A start repeated with its `request_id` gets the run it made, open or closed.
+        `workflow.info()`. `priority` (-1,000 to 1,000): higher goes first. With `start_delay` the run exists at once and its code begins
+        so long after; what comes meanwhile waits for that, and `timeout` counts from then. A start repeated with its `request_id` gets the run it made, open or closed.
 
         Raises `WorkflowAlreadyStarted`, `InvalidArgument`, `PayloadTooLarge`, `ResourceExhausted`, `Unavailable`.
         """
@@ -208,6 +210,7 @@ class Client(ActivityCompletion):
         attributes: Mapping[str, AttributeValue] | None = None,
         origin: str = "default",
         priority: int | None = None,
+        start_delay: Duration | None = None,
         request_id: str | None = None,
         signal: SignalBody | None = None,
     ) -> tuple[StartWorkflow, Workflow[..., Any] | None]:
@@ -234,6 +237,8 @@ class Client(ActivityCompletion):
             attribute_datetimes=datetimes,
             origin=identifier(origin, "origin"),
             priority=0 if priority is None else whole(priority, "priority", -PRIORITY_MAX, PRIORITY_MAX),
+            start_delay=0 if start_delay is None else length(start_delay, "start_delay"),
+            retry=definition.retry if definition is not None else None,
             signal=signal,
         )
         return request, definition

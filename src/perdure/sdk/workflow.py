@@ -37,7 +37,7 @@ from perdure.sdk.handlers import (
 )
 from perdure.sdk.info import RunInfo
 from perdure.sdk.logger import WORKFLOW_LOGGER, WorkflowLogger
-from perdure.sdk.options import WorkflowCallOptions, WorkflowOptions, free_text, identifier, refuse_unknown, whole
+from perdure.sdk.options import WorkflowCallOptions, WorkflowOptions, free_text, identifier, refuse_unknown, retry_policy, whole
 from perdure.sdk.options import summary as checked_summary
 from perdure.sdk.payloads import CONVERTER, Signature
 from perdure.sdk.saga import Saga
@@ -92,11 +92,7 @@ class Workflow(Generic[P, R]):
         self.name = identifier(self.__name__ if name is None else name, "workflow name")
         self.queue = "" if queue is None else identifier(queue, "queue")
         self.timeout = bound(options.get("timeout"), "timeout")
-        if options.get("retry") is not None:
-            raise InvalidArgument(
-                "a retry of whole workflows is not available in this version: retry in the code, or its activities"
-            )
-        self.retry = None
+        self.retry = retry_policy(options.get("retry"))
 
     @cached_property
     def signature(self) -> Signature:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from perdure.core.commands import ContinueAsNew
+from perdure.core.commands import ContinueAsNew, FailWorkflow
 from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
 from perdure.core.events import UpdateBody
 from perdure.core.limits import LIMITS
@@ -367,10 +367,18 @@ class Decider:
         return replace(report, steps=last, parts=len(parts))
 
     def _closing_fields(self, session: Session, closing: Any) -> dict[str, Any]:
-        untaken = session.runner.context.untaken()
-        if type(closing) is not ContinueAsNew:
-            return {"untaken": len(untaken) + session.runner.unfed}
-        return {"carried": untaken, "next_run_id": self._chance.run_id(), "next_seed": self._chance.seed()}
+        runner = session.runner
+        untaken = runner.context.untaken()
+        if type(closing) is FailWorkflow and runner.context.started.retry is not None:
+            untaken += runner.unfed
+        elif type(closing) is not ContinueAsNew:
+            return {"untaken": len(untaken) + len(runner.unfed)}
+        return {
+            "untaken": len(untaken),
+            "carried": untaken,
+            "next_run_id": self._chance.run_id(),
+            "next_seed": self._chance.seed(),
+        }
 
     def _reported(
         self, session: Session, room: int, facts: list[Fact], reply: Reported | None, error: BaseException | None

@@ -13,7 +13,6 @@ import pytest
 from perdure.core.commands import ContinueAsNew
 from perdure.core.errors import InvalidArgument, NondeterminismError, OutsideContext, PayloadTooLarge
 from perdure.core.events import SignalReceived
-from perdure.sdk.options import Retry
 from perdure.sdk.workflow import workflow
 
 
@@ -56,9 +55,7 @@ def test_options():
     assert named.retry is None
 
 
-@pytest.mark.parametrize(
-    "options", [{"name": ""}, {"queue": "\n"}, {"timeout": 0}, {"timeout": -1}, {"retry": 3}, {"retry": Retry()}], ids=str
-)
+@pytest.mark.parametrize("options", [{"name": ""}, {"queue": "\n"}, {"timeout": 0}, {"timeout": -1}, {"retry": 3}], ids=str)
 def test_options_refuse(options):
     """A value out of its bounds is named where it is written."""
     with pytest.raises(InvalidArgument, match=next(iter(options))):

@@ -47,6 +47,7 @@ _DECIDE: dict[type, Callable[[WorkflowState, Any, int], Decided]] = {
     rq.StartWorkflow: runs.start,
     rq.TerminateWorkflow: runs.terminate,
     rq.ResumeWorkflow: pausing.resume,
+    rq.StartDue: runs.delay_over,
     rq.RunDue: runs.time_out,
     rq.SignalWorkflow: signals.signal,
     rq.RequestCancel: signals.cancel,

@@ -266,7 +266,7 @@ def _next_delay(draft: Draft, activity: ActivityState, failure: Failure | None, 
     elif failure is not None and failure.next_retry_delay >= 0:
         delay = failure.next_retry_delay
     else:
-        delay = ceil(retry_delay(retry, activity.attempt, _chance(draft.run.run_id, scheduled.id, activity.attempt)) * MICRO)
+        delay = ceil(retry_delay(retry, activity.attempt, chance_of(draft.run.run_id, scheduled.id, activity.attempt)) * MICRO)
     if scheduled.schedule_to_close and draft.now + delay >= scheduled.time + scheduled.schedule_to_close:
         return None
     return delay
@@ -281,7 +281,7 @@ def is_final(failure: Failure, retry: RetryPolicy) -> bool:
     return False
 
 
-def _chance(run_id: str, command: int, attempt: int) -> float:
+def chance_of(run_id: str, command: int, attempt: int) -> float:
     """Where in the jitter this retry falls: the same for the same attempt, whoever decides it."""
     digest = blake2b(f"{run_id}\0{command}\0{attempt}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

@@ -114,6 +114,8 @@ def _started(state: WorkflowState, event: ev.Started) -> None:
     run = RunState(started=event, attributes=event.attributes, datetimes=event.attribute_datetimes, paused=event.paused)
     if event.paused:
         run.status = "paused"
+    if event.start_delay:
+        run.delayed_until = event.time + event.start_delay
     run.length = run.last_input = event.id
     run.last_time = event.time
     run.bytes = size_of(event.input)
@@ -484,6 +486,10 @@ def _beat(state: WorkflowState, entry: vo.Beat) -> None:
         activity.beat_details = entry.details
 
 
+def _delay_over(state: WorkflowState, _entry: vo.DelayOver) -> None:
+    _run(state).delayed_until = 0
+
+
 def _held_warm(state: WorkflowState, entry: vo.HeldWarm) -> None:
     _run(state).sticky = entry.worker
 
@@ -546,4 +552,5 @@ _APPLY: dict[type, Callable[[WorkflowState, Any], None]] = {
     vo.ClaimReleased: _claim_released,
     vo.Beat: _beat,
     vo.HeldWarm: _held_warm,
+    vo.DelayOver: _delay_over,
 }

@@ -1,18 +1,27 @@
 """How code ends its run: complete, fail, cancel, and continue as new with everything the successor must not miss."""
 
+from typing import Any
+
 from perdure.core import commands as cm
 from perdure.core import events as ev
 from perdure.core.machine.attributes import merged
 from perdure.core.machine.outcome import Draft
+from perdure.core.machine.retrying import next_attempt, next_attempt_in
 from perdure.core.machine.runs import begin, notify_closed
 from perdure.core.requests import Report
 
 
 def may_close(draft: Draft, report: Report, refusals_max: int) -> bool:
-    """False while there are signals its sender has not seen, but only so many times in a row; continue-as-new is never refused."""
-    if isinstance(report.closing, cm.ContinueAsNew):
+    """False while there are signals its sender has not seen, but only so many times in a row; what another run follows is never refused."""
+    run, closing = draft.run, report.closing
+    if isinstance(closing, cm.ContinueAsNew):
         return True
-    run = draft.run
+    if (
+        run.started.retry is not None
+        and isinstance(closing, cm.FailWorkflow)
+        and next_attempt_in(run, closing.failure) is not None
+    ):
+        return True
     unseen = any(signal.id > report.based_on for signal in run.unseen_signals)
     return not unseen or run.close_refusals >= refusals_max
 
@@ -24,8 +33,19 @@ def close(draft: Draft, report: Report, based_on: int) -> None:
     if isinstance(command, cm.ContinueAsNew):
         _continue(draft, report, command, based_on)
         return
+    if draft.run.started.retry is not None and isinstance(command, cm.FailWorkflow):
+        delay = next_attempt_in(draft.run, command.failure)
+        if delay is not None:
+            _try_again(draft, report, command, delay, based_on)
+            return
     unseen = report.untaken + sum(1 for signal in draft.run.unseen_signals if signal.id > report.based_on)
-    head = {"id": draft.next_id, "time": draft.time, "at": command.at, "based_on": based_on, "unseen_signals": unseen}
+    head: dict[str, Any] = {
+        "id": draft.next_id,
+        "time": draft.time,
+        "at": command.at,
+        "based_on": based_on,
+        "unseen_signals": unseen,
+    }
     if isinstance(command, cm.CompleteWorkflow):
         draft.add(ev.Completed(result=command.result, **head))
     elif isinstance(command, cm.FailWorkflow):
@@ -33,6 +53,24 @@ def close(draft: Draft, report: Report, based_on: int) -> None:
     else:
         draft.add(ev.Cancelled(reason=command.reason, **head))
     notify_closed(draft, by_code=True)
+
+
+def _try_again(draft: Draft, report: Report, command: cm.FailWorkflow, delay: int, based_on: int) -> None:
+    draft.add(
+        ev.Failed(
+            id=draft.next_id,
+            time=draft.time,
+            at=command.at,
+            based_on=based_on,
+            failure=command.failure,
+            next_run_id=report.next_run_id,
+        )
+    )
+    notify_closed(draft, by_code=True)
+    untaken = frozenset(signal.id for signal in report.carried)
+    # Signals up to `based_on` that are not named as untaken went to handlers of the run that failed.
+    carried = _carried(draft, report, untaken, signals_after=report.based_on, cancels_after=command.at)
+    begin(draft, next_attempt(draft.run, report, delay, draft.time), carried=carried)
 
 
 def _continue(draft: Draft, report: Report, command: cm.ContinueAsNew, based_on: int) -> None:
@@ -79,18 +117,23 @@ def _continue(draft: Draft, report: Report, command: cm.ContinueAsNew, based_on:
         paused=run.paused,
         limits=started.limits,
     )
-    begin(draft, successor, carried=_carried(draft, report, command))
+    begin(
+        draft,
+        successor,
+        carried=_carried(draft, report, frozenset(command.untaken), signals_after=command.at, cancels_after=command.at),
+    )
 
 
-def _carried(draft: Draft, report: Report, command: cm.ContinueAsNew) -> "list[ev.SignalReceived | ev.CancelRequested]":
-    """Signals nobody took, every signal after `at` and every cancel request after `at`, in order, renumbered from 2.
+def _carried(
+    draft: Draft, report: Report, wanted: frozenset[int], *, signals_after: int, cancels_after: int
+) -> "list[ev.SignalReceived | ev.CancelRequested]":
+    """Signals nobody took, and every signal and cancel request after these numbers, in order, renumbered from 2.
 
-    What lies after `at` is unseen by every decision but this one, so the state still holds it.
+    What lies after the input at which the code ended is unseen by every decision but this one, so the state still holds it.
     """
-    wanted = set(command.untaken)
     later: dict[int, ev.SignalReceived | ev.CancelRequested] = {s.id: s for s in report.carried if s.id in wanted}
-    later.update({s.id: s for s in draft.run.unseen_signals if s.id > command.at or s.id in wanted})
-    later.update({c.id: c for c in draft.run.unseen_cancels if c.id > command.at})
+    later.update({s.id: s for s in draft.run.unseen_signals if s.id > signals_after or s.id in wanted})
+    later.update({c.id: c for c in draft.run.unseen_cancels if c.id > cancels_after})
     out: list[ev.SignalReceived | ev.CancelRequested] = []
     for old in sorted(later):
         event = later[old]

@@ -61,6 +61,7 @@ def start_of(state: WorkflowState, run: RunState, child: ChildState) -> Delivery
         input=event.input,
         keywords=event.keywords,
         timeout=event.timeout,
+        retry=event.retry,
         memo=event.memo,
         attributes=event.attributes,
         attribute_datetimes=event.attribute_datetimes,
@@ -228,6 +229,9 @@ def _leave(draft: Draft, delivery: Delivery) -> None:
 
 def _report(draft: Draft, parent: ev.ParentLink) -> None:
     started = draft.run.started
+    outcome = result_of(started.run_id, draft.events[-1])
+    if outcome.next_run_id:
+        return  # it is tried again, or was reset: the parent waits for the chain
     report = ChildStands(
         namespace=draft.state.namespace,
         workflow_id=parent.workflow_id,
@@ -235,7 +239,7 @@ def _report(draft: Draft, parent: ev.ParentLink) -> None:
         request_id=started.request_id,
         child_id=draft.state.workflow_id,
         run_id=started.first_run_id or started.run_id,
-        outcome=result_of(started.run_id, draft.events[-1]),
+        outcome=outcome,
     )
     draft.deliver(Delivery(key=started.request_id, request=report))
 

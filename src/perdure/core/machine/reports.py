@@ -5,7 +5,7 @@ only if the fact was, at the time its worker fed it, and nothing but this report
 there. Proven on the models in tests/property; docs/adr/0005 says what goes wrong with wider rules.
 """
 
-from perdure.core.commands import AcceptUpdate, ClosingCommand, ContinueAsNew
+from perdure.core.commands import AcceptUpdate, ClosingCommand, ContinueAsNew, FailWorkflow
 from perdure.core.events import CLOSING_KINDS, ActivityCompleted, ActivityScheduled, CommandEvent
 from perdure.core.machine.activities import attempt_failed, granted, must_be_durable, task_of
 from perdure.core.machine.claims import build_fault, hold
@@ -39,6 +39,8 @@ def _malformed(run: RunState, request: Report) -> Rejection | None:
             for command in step.commands:
                 if not recordable(command):
                     return Rejection(code="INVALID_ARGUMENT", message=f"{command.type} cannot stand among other commands")
+    if type(request.closing) is FailWorkflow and run.started.retry is not None and not request.next_run_id:
+        return Rejection(code="INVALID_ARGUMENT", message="a failure that may be tried again needs a run id for the successor")
     if type(request.closing) is ContinueAsNew:
         if not request.next_run_id:
             return Rejection(code="INVALID_ARGUMENT", message="continue-as-new needs a run id for the successor")

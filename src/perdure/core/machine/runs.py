@@ -10,10 +10,11 @@ from perdure.core.machine.messages import leave_behind
 from perdure.core.machine.outcome import Decided, Draft, Outcome, Waker, only
 from perdure.core.machine.targets import current_run, open_run
 from perdure.core.replies import Rejection, RunStarted, Taken
-from perdure.core.requests import RunDue, SignalBody, StartWorkflow, TerminateWorkflow
+from perdure.core.requests import RunDue, SignalBody, StartDue, StartWorkflow, TerminateWorkflow
 from perdure.core.state import RunState, WorkflowState
 from perdure.core.tasks import CancelNotice
 from perdure.core.transition import RunChange, Transition
+from perdure.core.volatile import DelayOver
 
 
 def start(state: WorkflowState, request: StartWorkflow, now: int) -> Decided:
@@ -59,7 +60,7 @@ def _first(state: WorkflowState, request: StartWorkflow, now: int) -> Outcome:
         events = (started, received(request.signal, 2, now))
     change = RunChange(run_id=request.run_id, events=events)
     transition = Transition(workflow_id=state.workflow_id, namespace=state.namespace, runs=(change,))
-    wakes = [_time_out_wake(state, started)] if started.timeout else []
+    wakes = wakes_of_start(state, started) if started.timeout or started.start_delay else []
     return Outcome(RunStarted(run_id=request.run_id), transition, wakes=wakes)
 
 
@@ -75,9 +76,14 @@ def received(signal: SignalBody, number: int, time: int) -> SignalReceived:
     )
 
 
-def _time_out_wake(state: WorkflowState, started: Started) -> Waker:
-    due = RunDue(namespace=state.namespace, workflow_id=state.workflow_id, run_id=started.run_id)
-    return started.time + started.timeout, due
+def wakes_of_start(state: WorkflowState, started: Started) -> list[Waker]:
+    """When a run that is to begin later begins, and when its time is up."""
+    begins = started.time + started.start_delay
+    head = {"namespace": state.namespace, "workflow_id": state.workflow_id, "run_id": started.run_id}
+    wakes: list[Waker] = [(begins, StartDue(**head))] if started.start_delay else []
+    if started.timeout:
+        wakes.append((begins + started.timeout, RunDue(**head)))
+    return wakes
 
 
 def _meet_open(state: WorkflowState, run: RunState, request: StartWorkflow, now: int) -> Decided:
@@ -157,6 +163,8 @@ def _started(state: WorkflowState, request: StartWorkflow, time: int) -> Started
         attribute_datetimes=request.attribute_datetimes,
         origin=request.origin,
         priority=request.priority,
+        start_delay=request.start_delay,
+        retry=request.retry,
         limits=_run_limits(state.limits),
     )
 
@@ -174,8 +182,8 @@ def begin(
         draft.add(received(signal, 2, started.time))
     for event in carried or ():
         draft.add(event)
-    if started.timeout:
-        draft.wakes.append(_time_out_wake(draft.state, started))
+    if started.timeout or started.start_delay:
+        draft.wakes += wakes_of_start(draft.state, started)
 
 
 def _end(draft: Draft, event: Terminated | TimedOut) -> None:
@@ -224,11 +232,24 @@ def terminate(state: WorkflowState, request: TerminateWorkflow, now: int) -> Dec
     return draft.outcome(Taken(run_id=found.run_id))
 
 
+def delay_over(state: WorkflowState, request: StartDue, now: int) -> Decided:
+    """A run that was to begin later begins, if it is time. Nothing is written: the start says when that is."""
+    run = current_run(state, request)
+    if run is None or not run.delayed_until:
+        return only(Taken(duplicate=True))
+    draft = Draft(state, run, now)
+    if now < run.delayed_until:
+        draft.wake(run.delayed_until, request)
+    else:
+        draft.volatile.append(DelayOver())
+    return draft.outcome(Taken(run_id=run.run_id))
+
+
 def time_out(state: WorkflowState, request: RunDue, now: int) -> Decided:
     run = current_run(state, request)
     if run is None or not run.started.timeout:
         return only(Taken(duplicate=True))
-    due = run.started.time + run.started.timeout
+    due = run.started.time + run.started.start_delay + run.started.timeout
     draft = Draft(state, run, now)
     if now < due:
         draft.wake(due, request)

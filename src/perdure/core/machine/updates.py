@@ -38,8 +38,8 @@ def still_waiting(waiting: Iterable[UpdateBody], *settled: Collection[str]) -> t
 
 
 def wants_code(run: RunState) -> bool:
-    """Updates that wait for this run may be offered: it is open and not paused."""
-    return run.closing is None and not run.paused
+    """Updates that wait for this run may be offered: it is open, not paused, and its code has begun or may begin."""
+    return run.closing is None and not run.paused and not run.delayed_until
 
 
 def redelivered(later: Iterable[AnyEvent]) -> tuple[UpdateBody, ...]:

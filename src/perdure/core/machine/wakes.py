@@ -6,7 +6,8 @@ The engine asks at start-up (everything) and in its sweeps (what should have hap
 from perdure.core.machine.activities import task_of
 from perdure.core.machine.claims import workflow_task
 from perdure.core.machine.outcome import Waker
-from perdure.core.requests import ActivityDue, AnyRequest, RunDue, TimerDue, WorkflowClaimDue
+from perdure.core.machine.runs import wakes_of_start
+from perdure.core.requests import ActivityDue, AnyRequest, StartDue, TimerDue, WorkflowClaimDue
 from perdure.core.state import ActivityState, RunState, WorkflowState
 from perdure.core.tasks import Task
 
@@ -38,8 +39,7 @@ def wakes_of(state: WorkflowState) -> list[Waker]:
     ]
     for activity in run.activities.values():
         wakes += _activity_wakes(state, run, activity)
-    if run.started.timeout:
-        wakes.append((run.started.time + run.started.timeout, RunDue(**head)))
+    wakes += [waker for waker in wakes_of_start(state, run.started) if run.delayed_until or type(waker[1]) is not StartDue]
     if run.claim is not None and run.claim.lives_for:
         wakes.append((run.claim.since + run.claim.lives_for, WorkflowClaimDue(**head, token=run.claim.token)))
     return wakes
@@ -52,6 +52,8 @@ def matters(state: WorkflowState, target: AnyRequest | Task) -> bool:
         return False
     if isinstance(target, TimerDue):
         return target.command in run.timers
+    if isinstance(target, StartDue):
+        return bool(run.delayed_until)
     if isinstance(target, WorkflowClaimDue):
         return run.claim is not None and run.claim.token == target.token
     if isinstance(target, Task) and not target.command:

@@ -50,6 +50,7 @@ def durable(state: WorkflowState) -> bytes:
         activities={number: _durable_activity(activity) for number, activity in run.activities.items()},
         claim=None,
         close_refusals=0,
+        delayed_until=0,
         seen=0,
         sticky="",
         unnoted=[],

@@ -11,6 +11,7 @@ from perdure.core.failure import Failure
 from perdure.core.machine import Outcome
 from perdure.core.payload import NULL
 from perdure.core.replies import RunResult
+from perdure.core.retry import RetryPolicy
 from perdure.testing.machine.story import Story, text
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ STATUSES = [
     "outside",
     "quarantined",
     "paused",
+    "delayed",
+    "failed_once",
     "completed",
     "failed",
     "cancelled",
@@ -40,8 +43,9 @@ def made(status: str) -> Story:
     story = Story()
     if status == "none":
         return story
-    story.start("s", run_id="r", timeout=10**9)
-    if status == "fresh":
+    later: dict[str, Any] = {"delayed": {"start_delay": 100}, "failed_once": {"retry": RetryPolicy()}}
+    story.start("s", run_id="r", timeout=10**9, **later.get(status, {}))
+    if status in {"fresh", "delayed"}:
         return story
     story.report(
         story.claim(token="t"), rq.Commands(commands=(cm.ScheduleActivity(at=1, name="charge"), cm.StartTimer(at=1, delay=5)))
@@ -59,6 +63,7 @@ def made(status: str) -> Story:
     endings: dict[str, Callable[[], Any]] = {
         "completed": lambda: story.decide(closing=cm.CompleteWorkflow(at=4)),
         "failed": lambda: story.decide(closing=cm.FailWorkflow(at=4, failure=Failure(type="Boom"))),
+        "failed_once": lambda: story.decide(closing=cm.FailWorkflow(at=4, failure=Failure(type="Boom")), next_run_id="next"),
         "cancelled": lambda: story.decide(closing=cm.CancelWorkflow(at=4)),
         "continued": lambda: story.decide(closing=cm.ContinueAsNew(at=4), next_run_id="next"),
         "terminated": lambda: story.terminate("k"),
@@ -124,6 +129,7 @@ REQUESTS: list[rq.AnyRequest] = [
         for kind in ("start_to_close", "schedule_to_start", "schedule_to_close", "heartbeat", "lost")
     ],
     rq.WorkflowClaimDue(**RUN, token="t"),
+    rq.StartDue(**RUN),
     rq.RunDue(**RUN),
     rq.WriteDown(**RUN),
     rq.QuarantineRun(**RUN, reason="cannot be written", build_id="b1"),
