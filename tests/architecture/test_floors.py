@@ -312,3 +312,23 @@ def test_import_perdure_is_light() -> None:
     assert "perdure" in loaded
     assert loaded & SERVER_LIBRARIES == set()
     assert loaded & {f"perdure.{part}" for part in HEAVY_PARTS} == set()
+
+
+IMPORTED_MAX = 40
+"""Modules that `import perdure` loads on top of a bare interpreter: 29 on 3.11, most of them `typing`, `re` and what these need. Counted,
+because a clock says as much about the machine as about the import; `perdure doctor` measures the time."""
+AUTHORS_MAX = 260
+"""The same for `from perdure import activity, workflow`, with asyncio and msgspec: what every author's module pays."""
+
+
+@pytest.mark.parametrize(
+    ("statement", "most"),
+    [("import perdure", IMPORTED_MAX), ("from perdure import activity, workflow, Retry, errors", AUTHORS_MAX)],
+)
+def test_importing_perdure_loads_few_modules(statement: str, most: int) -> None:
+    """The cost of an import is the number of modules it loads, and that number is bounded."""
+    program = f"import sys; before = set(sys.modules)\n{statement}\nprint(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    loaded = done.stdout.split()
+    assert "perdure" in loaded
+    assert len(loaded) <= most, sorted(loaded)

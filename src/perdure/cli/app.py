@@ -41,6 +41,7 @@ _COMMANDS: Final = (
     ("workflow", "perdure.cli.workflow:app", "Start runs, talk to them, look at them."),
     ("replay", "perdure.cli.replay:replay", "Replay exported histories against today's code."),
     ("lint", "perdure.cli.lint:lint", "Find what would not replay, by reading workflow code."),
+    ("doctor", "perdure.cli.doctor:doctor", "See whether a node will run well here."),
     ("journal", "perdure.cli.journal:app", "Work with a data directory."),
     ("bench", "perdure.cli.bench:app", "Measure."),
     ("sim", "perdure.cli.sim:sim", "Run a whole node under virtual time and one seed."),

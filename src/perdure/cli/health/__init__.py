@@ -1,0 +1,1 @@
+"""What `perdure doctor` looks at: the process it runs in, and the place where a node would keep its data. Each check is a function."""
