@@ -372,6 +372,40 @@ async def test_waiting_updates_are_offered_to_the_successor(house: Any) -> None:
         assert await handle.result() == ["two"]
 
 
+@pytest.mark.scenario(31)
+async def test_waiting_updates_of_a_run_that_ends_are_told(house: Any) -> None:
+    """A retryable error; the next one hears that the run is closed. Another run under the same id gets nothing of them."""
+    async with house(replays=False) as app:
+        handle = await app.client.start("Relay", 1, id="a")
+        claim = await claimed(app, "a")
+        waiting = await sent(handle, "say", "two", update_id="u")
+        assert (await reported(app, claim, closing=cm.CompleteWorkflow(at=1))).closed
+        with pytest.raises(Unavailable, match="ended before it had taken"):
+            await waiting
+        with pytest.raises(WorkflowClosed):
+            await handle.update("say", "two", update_id="u")
+        await app.client.start("Relay", 1, id="a")
+        waiting = await sent(app.client.handle("a"), "say", "three")
+        await app.client.start("Relay", 3, id="a", on_conflict="terminate")
+        with pytest.raises(Unavailable):
+            await waiting
+        app.register(Relay)
+        assert await app.client.handle("a").update("say", "four") == "four"
+
+
+async def test_a_paused_run_takes_updates_when_it_goes_on(any_house: Any) -> None:
+    """What comes meanwhile waits."""
+    async with any_house(Relay, pass_gate) as app:
+        handle = await app.client.start(Relay.run(3), id="a")
+        await handle.pause()
+        waiting = await sent(handle, Relay.say("x"))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await asyncio.shield(waiting)
+        await handle.resume()
+        assert await waiting == "x"
+
+
 async def test_an_update_whose_decision_was_dropped_is_offered_again(house: Any) -> None:
     """Another worker decided meanwhile: nothing of the first is kept, and its update is taken by the other."""
     async with house(replays=False) as app:

@@ -73,6 +73,29 @@ async def asks(name: str) -> str:
     return first + await workflow.receive("more", str)
 
 @workflow
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    @workflow.run
+    async def run(self) -> int:
+        await workflow.wait_until(lambda: self.count >= 10)
+        return self.count
+
+    @workflow.update
+    async def add(self, number: int) -> dict[str, int]:
+        await greet("x")
+        if number == 7:
+            raise ValueError("seven")
+        self.count += number
+        return {"count": self.count}
+
+    @add.validator
+    def _may(self, number: int) -> None:
+        if number < 0:
+            raise ValueError("too little")
+
+@workflow
 async def fails(text: str) -> None:
     try:
         raise KeyError("at the bottom")
@@ -468,6 +491,28 @@ def hang(running: Node) -> None:
         return any(item["kind"] == "activity" and item.get("state") == "running" for item in pending)
 
     until(begun)
+
+
+def test_an_update_prints_its_answer(place: Path) -> None:
+    """Once for one update id; refused is exit code 5, failed 1, a closed run 4."""
+    with Node(place, "flows.py") as node:
+        node.run("workflow", "start", "Counter", "--id", "c")
+
+        def update(*rest: str) -> Any:
+            return node.run("workflow", "update", "c", *rest)
+
+        for _ in range(2):
+            assert json.loads(update("add", "--input", "3", "--update-id", "u").stdout) == {"count": 3}
+        told = json.loads(update("add", "--input", "2", "-o", "json").stdout)
+        assert (told["workflow_id"], told["status"], told["result"]) == ("c", "completed", {"count": 5})
+        refused = update("add", "--input", "-1")
+        assert (refused.returncode, "too little" in one_line(refused.stderr)) == (5, True)
+        assert update("sell").returncode == 5
+        failed = update("add", "--input", "7", "-o", "json")
+        assert (failed.returncode, json.loads(failed.stdout)["failure"]["message"]) == (1, "seven")
+        assert update("add", "--input", "9", "--accepted").returncode == 0
+        assert node.run("workflow", "result", "c").stdout == "14\n"
+        assert update("add", "--input", "1").returncode == 4
 
 
 @pytest.mark.rule("F11")

@@ -16,6 +16,7 @@ from perdure.core.machine import closing, reports
 from perdure.core.requests import ActivitySucceeded
 from perdure.testing.machine.lives import LifeError, live
 from perdure.testing.machine.toy import ToyRunner
+from perdure.testing.machine.toy_updates import ToyUpdates
 
 BLOCK = 250
 BULK = int(os.environ.get("PERDURE_LIVES", "20000"))
@@ -36,6 +37,7 @@ def test_every_history_of_a_life_replays_and_no_message_is_lost(block: int, reco
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         counts += play(seed, record_property)
     rare = {"runs": 300, "dropped": 200, "cut": 40, "fused": 20, "close refused": 8, "old build": 2}
+    rare |= {"updates": 40, "updates refused": 20, "updates cut off": 2}
     assert {what: counts[what] for what in rare if counts[what] < rare[what]} == {}, "these lives show too little"
 
 
@@ -134,6 +136,49 @@ def new_path_when_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ToyRunner, "is_news", lambda _self, following: following is None)
 
 
+def updates_covered_by_their_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update that is taken now counts as covered when the input before it is."""
+    offer = ToyUpdates.offer
+
+    def covered(self: Any, update: Any, now: int) -> Any:
+        runner = self._runner
+        monkeypatch.setattr(runner, "is_news", lambda following: following is None and runner.at > runner.covered)
+        return offer(self, update, now)
+
+    monkeypatch.setattr(ToyUpdates, "offer", covered)
+
+
+def updates_at_the_workers_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replay shows a handler the time of its input, not the one at which it was taken."""
+    take_up = ToyUpdates.take_up
+    monkeypatch.setattr(ToyUpdates, "take_up", lambda self, accepted: take_up(self, replace(accepted, fed_at=0)))
+
+
+def updates_before_their_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replay takes an update as soon as it meets it, before the input it came after has run."""
+    run = ToyRunner._run
+
+    def early(self: Any, event: Any) -> None:
+        self._take_up()
+        run(self, event)
+
+    monkeypatch.setattr(ToyRunner, "_run", early)
+
+
+def refusals_of_anyone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was offered an update may refuse it, whatever was decided since."""
+    judge = reports._Judge.judge
+
+    def lenient(self: Any) -> Any:
+        refused, self.report = self.report.refused, replace(self.report, refused=())
+        outcome = judge(self)
+        if refused:
+            outcome.reply.accepted = True
+        return outcome
+
+    monkeypatch.setattr(reports._Judge, "judge", lenient)
+
+
 def results_cut_a_continuation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A result reported together with continue-as-new cuts it off, after its commands have covered what it would carry."""
     closes = reports._Judge._closes
@@ -150,6 +195,10 @@ BROKEN = [
     untaken_left_behind,
     new_path_when_nothing_is_left,
     results_cut_a_continuation,
+    updates_covered_by_their_input,
+    updates_at_the_workers_time,
+    updates_before_their_input,
+    refusals_of_anyone,
 ]
 
 

@@ -12,6 +12,7 @@ from perdure.core import commands as cm
 from perdure.core import events as ev
 from perdure.replay.mismatch import Mismatch, OldBuild, Stale
 from perdure.replay.runner import Runner
+from perdure.sdk.workflow import workflow_of
 from perdure.testing.machine.lives import LifeError, live
 from perdure.testing.machine.toy import GENERATIONS_MAX, MismatchError, OldBuildError, Plan, StaleError
 
@@ -31,6 +32,7 @@ class Log:
 
     def __init__(self) -> None:
         self.handled: list[str] = []
+        self.taken: list[str] = []
         self.cancels = 0
         self.paths: dict[str, bool] = {}
 
@@ -45,6 +47,8 @@ class Author:
         self.steps: list[asyncio.Task[str]] = []
         self.timer: asyncio.Task[None] | None = None
         self.listening: dict[str, asyncio.Task[str]] = {}
+        self.news = asyncio.Event()
+        """An update has counted as an input."""
 
     def changed(self, change_id: str) -> bool:
         if self.build == 1:
@@ -87,9 +91,12 @@ class Author:
         return f"{self.winner} at {workflow.time()}"
 
     async def one_input(self) -> None:
-        waiting: list[Any] = [*self.steps, *self.listening.values(), *([self.timer] if self.timer else [])]
+        told = asyncio.create_task(self.news.wait())
+        waiting: list[Any] = [told, *self.steps, *self.listening.values(), *([self.timer] if self.timer else [])]
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in waiting:
+        told.cancel()
+        self.news.clear()
+        for task in waiting[1:]:
             if task not in done:
                 continue
             if task is self.listening.get("sig"):
@@ -129,6 +136,24 @@ class Author:
         if int(signal_id[1:]) % 3 == 0 and self.steps:
             self.steps[0].cancel()
 
+    async def update(self, update_id: str) -> str:
+        """Some wait for the timer or the first step, some fail, some count as an input of main."""
+        assert self.log.handled, "an update was taken where its validator says no"
+        self.log.taken.append(update_id)
+        number = int(update_id[1:])
+        if self.changed("update"):
+            self.effect(f"new:{update_id}")
+        self.effect(f"{update_id} at {workflow.time()}")
+        if number % 4 == 0:
+            self.seen += 1
+            self.news.set()
+        if number % 5 == 0:
+            raise ValueError(update_id)
+        if number % 3 == 1:
+            await workflow.sleep(0.000_002)
+            self.effect(f"{update_id} slept until {workflow.time()}")
+        return f"{update_id}:{len(self.log.handled)}"
+
     def count(self, kind: str) -> None:
         self.seen += 1
         if not self.winner:
@@ -138,17 +163,37 @@ class Author:
                 self.listen("raw")
 
 
+def toy(build: int, plan: Plan, log: Log) -> Any:
+    """The workflow class of one runner."""
+
+    @workflow(name="toy")
+    class Toy:
+        def __init__(self) -> None:
+            self.author = Author(build, plan, log)
+
+        @workflow.run
+        async def run(self, generation: int = 1) -> str:
+            return await self.author.main(generation)
+
+        @workflow.update(name="toy")
+        async def ask(self, update_id: str) -> str:
+            return await self.author.update(update_id)
+
+        @ask.validator
+        def _may(self, update_id: str) -> None:
+            if not log.handled:
+                raise ValueError(f"nothing to do for {update_id}")
+
+    return workflow_of(Toy)
+
+
 class ReplayedRunner:
     """The real runner under the life's names."""
 
     def __init__(self, build: int, plan: Plan, started: ev.Started) -> None:
         self.log = Log()
 
-        @workflow(name="toy")
-        async def toy(generation: int = 1) -> str:
-            return await Author(build, plan, self.log).main(generation)
-
-        self.runner = Runner(toy, "default", "w", started)
+        self.runner = Runner(toy(build, plan, self.log), "default", "w", started)
 
     length = property(lambda self: self.runner.length)
     decided = property(lambda self: self.runner.decided)
@@ -157,6 +202,10 @@ class ReplayedRunner:
     handled = property(lambda self: self.log.handled)
     cancels = property(lambda self: self.log.cancels)
     paths = property(lambda self: self.log.paths)
+    taken = property(lambda self: self.log.taken)
+
+    def offer(self, update: ev.UpdateBody, now: int) -> Any:
+        return self.runner.offer(update, now)
 
     def advance(self, events: Sequence[Any], covered: int) -> None:
         try:
@@ -197,3 +246,4 @@ def test_every_history_of_a_life_replays_through_real_code(block: int, record_pr
             raise
     assert counts["fused"] > 5
     assert counts["cut"] > 10
+    assert counts["updates"] > 10

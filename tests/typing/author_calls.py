@@ -13,7 +13,9 @@ from perdure.errors import ActivityError, ApplicationError, ResourceExhausted
 from perdure.sdk.activity import Activity, activity
 from perdure.sdk.call import Call
 from perdure.sdk.child import ChildHandle
+from perdure.sdk.client import Client
 from perdure.sdk.options import Retry
+from perdure.sdk.update_handle import UpdateHandle
 from perdure.sdk.workflow import Workflow, workflow
 
 
@@ -152,6 +154,46 @@ def values() -> None:
     print(as_coroutine, as_activity, as_workflow, charge.fn, fulfil.fn, UUID(int=0))
 
 
+@workflow
+class Basket:
+    @workflow.run
+    async def run(self, user: str) -> int:
+        return len(user)
+
+    @workflow.update
+    async def checkout(self, code: str) -> list[str]:
+        return [code]
+
+    @checkout.validator
+    def _may_check_out(self, code: str) -> None: ...
+
+    @workflow.update(name="count")
+    def counted(self, most: int = 3) -> int:
+        return most
+
+
+async def updates(client: Client) -> None:
+    handle = await client.start(Basket.run("ann"), id="b")
+    assert_type(await handle.update(Basket.checkout("c"), update_id="u"), list[str])
+    assert_type(await handle.update(Basket.checkout, "c"), list[str])
+    assert_type(await handle.update(Basket.counted(most=4)), int)
+    assert_type(await handle.update(Basket.counted), int)
+    assert_type(await handle.update("checkout", "c"), Any)
+    started = await handle.start_update(Basket.checkout("c"))
+    assert_type(started, UpdateHandle[list[str]])
+    assert_type(await started.result(timeout=3), list[str])
+    assert_type(await (await handle.start_update(Basket.counted, 2)).result(), int)
+    await handle.update(Basket.checkout(3))  # error
+    await handle.update(Basket.checkout, 3)  # error
+    await handle.update(Basket.checkout)  # error
+    await handle.update(Basket.run("x"))  # error
+    await handle.update(Basket.counted, 1, 2)  # error
+    await handle.update(3)  # error
+    await handle.start_update(Basket.checkout("c"), update_id=3)  # error
+    total: str = await handle.update(Basket.counted())  # error
+    print(total)
+
+
 async def mistakes(order: Order) -> None:
     await charge()  # error
     await charge("order")  # error
@@ -206,4 +248,4 @@ def bad_definitions() -> None:
     workflow(start_to_close=3)  # error
     workflow(timeout="3")  # error
     workflow(lambda: 3)  # error
-    workflow(Payments)  # error
+    workflow(Payments())  # error

@@ -20,6 +20,8 @@ app.command(
     help="Wait for a run to end and print its result, as JSON. Exits with 1 when it ended in any other way than by returning.",
 )
 
+app.command("perdure.cli.updating:update", name="update", help="Ask a run's code for something and print its answer, as JSON.")
+
 
 @app.command
 async def start(

@@ -92,11 +92,20 @@ class Matcher:
         return None
 
     def due(self, at: int) -> ev.UpdateAccepted | None:
-        """The update that was accepted at `at`, an input that was fed before this was known; given out once."""
+        """The update that was accepted at `at`, the input that was fed last; given out once.
+
+        One that was accepted at an input before it would have run before it: whoever has fed that is `Stale`.
+        """
         first = self.expected[0]
-        if type(first) is not ev.UpdateAccepted or first.at != at:
+        if type(first) is not ev.UpdateAccepted or first.at > at:
             return None
+        if first.at < at:
+            raise Stale("an update was accepted before an input that was fed here")
         return self.expected.popleft()  # type: ignore[no-any-return]
+
+    def holds_update(self, update_id: str) -> bool:
+        """The acceptance of that update was asked for and is not recorded yet."""
+        return any(type(asked.command) is cm.AcceptUpdate and asked.command.update_id == update_id for asked in self.new)
 
     def taken(self, accepted: ev.UpdateAccepted) -> Asked:
         """An update that was given out, as what its end refers to."""

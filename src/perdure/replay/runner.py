@@ -157,11 +157,14 @@ class Runner:
     def offer(self, update: ev.UpdateBody, now: int) -> Failure | None:
         """Offer the code an update, every input held being fed: why it is refused, or None. Accepted, its handler has run to idle.
 
+        One whose acceptance is held here and not recorded yet is accepted already.
         `now` is the owner's time; the handler sees it as `now()`, unless that is later already.
         """
         context, matcher = self.context, self.matcher
         if context.loop.is_closed() or self.ending is not None:
             raise Stale("the run was put aside, or has ended")
+        if matcher.holds_update(update.update_id):
+            return None
         if not update.accepted and (failure := refusal(context, update)) is not None:
             return failure
         if now > context.time:

@@ -46,11 +46,33 @@ async def parked(name: str) -> str:
     return await workflow.receive(name, str)
 
 
+@workflow
+class Tray:
+    def __init__(self) -> None:
+        self.things: list[str] = []
+
+    @workflow.run
+    async def run(self) -> list[str]:
+        await workflow.wait_until(lambda: len(self.things) == 2)
+        return self.things
+
+    @workflow.update
+    async def put(self, thing: str) -> int:
+        await double(1)
+        self.things.append(thing)
+        return len(self.things)
+
+    @put.validator
+    def _may(self, thing: str) -> None:
+        if not thing:
+            raise KeyError("nothing")
+
+
 @asynccontextmanager
 async def reached(data: Path) -> AsyncIterator[tuple[Node, LocalServer, Client]]:
     """A real node, its socket, and a client at the other end of it."""
     async with perdure.embedded(data) as node, LocalServer(node.frontend, data) as server:
-        node.register(doubled, parked, double)
+        node.register(doubled, parked, double, Tray)
         frontend = await LocalFrontend.connect(server.path, RealClock())
         try:
             yield node, server, Client(frontend, RealChance())
@@ -64,6 +86,21 @@ def with_client(data: Path, test: Callable[[Node, LocalServer, Client], Awaitabl
             await test(node, server, client)
 
     asyncio.run(main())
+
+
+def test_updates_go_over_the_socket(tmp_path: Path) -> None:
+    """Accepted, answered, refused with the validator's own error; the wait for an answer is the node's."""
+
+    async def test(node: Node, server: LocalServer, client: Client) -> None:
+        tray = await client.start(Tray.run(), id="t")
+        put = await tray.start_update(Tray.put("a"), update_id="u")
+        assert (await put.result(), await node.client.handle("t").update("put", "a", update_id="u")) == (1, 1)
+        with pytest.raises(KeyError, match="nothing"):
+            await tray.update(Tray.put, "")
+        assert await tray.update("put", "b") == 2
+        assert await tray.result() == ["a", "b"]
+
+    with_client(tmp_path, test)
 
 
 def test_a_client_does_over_the_socket_what_it_does_inside(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ IN_ORDER = [
     "interruptions",
     "juggling",
     "endings",
+    "updates",
 ]
 
 

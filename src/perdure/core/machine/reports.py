@@ -5,7 +5,7 @@ only if the fact was, at the time its worker fed it, and nothing but this report
 there. Proven on the models in tests/property; docs/adr/0005 says what goes wrong with wider rules.
 """
 
-from perdure.core.commands import AcceptUpdate, ClosingCommand, ContinueAsNew, FailWorkflow
+from perdure.core.commands import ClosingCommand, ContinueAsNew, FailWorkflow
 from perdure.core.events import CLOSING_KINDS, ActivityCompleted, ActivityScheduled, CommandEvent
 from perdure.core.machine.activities import attempt_failed, granted, must_be_durable, task_of
 from perdure.core.machine.claims import build_fault, hold
@@ -14,7 +14,7 @@ from perdure.core.machine.limiting import fail_if_too_long, fail_run, too_large
 from perdure.core.machine.outcome import Decided, Draft, Outcome, only
 from perdure.core.machine.recording import Recorder, recordable
 from perdure.core.machine.targets import current_run
-from perdure.core.machine.updates import may_accept, still_waiting, wants_code
+from perdure.core.machine.updates import UPDATE_COMMANDS, OpenUpdates, still_waiting, wants_code
 from perdure.core.notes import ActivityClaimed, DecidedBy, Seen, SignalSetAside
 from perdure.core.replies import ActivityClaim, Rejection, Reported
 from perdure.core.requests import ActivityErred, ActivitySucceeded, Commands, Report
@@ -72,6 +72,7 @@ class _Judge:
         "right",
         "run",
         "seen",
+        "updates",
     )
 
     def __init__(self, state: WorkflowState, run: RunState, request: Report, now: int) -> None:
@@ -92,6 +93,7 @@ class _Judge:
         """Every decision up to this event was accepted."""
         self.seen = 0
         self.dropped = 0
+        self.updates: OpenUpdates | None = None
         self.ended: set[int] = set()
         self.refused_build = bool(run.failed_builds or run.refused_builds) and bool(build_fault(run, request.build_id))
 
@@ -153,12 +155,24 @@ class _Judge:
     def _sound(self, step: Commands) -> bool:
         """No command was asked at an input its worker had not fed, nor refers to one that is not there."""
         last = self.last
+        updates = False
         for command in step.commands:
             if command.at > last:
                 return False
-            if type(command) is AcceptUpdate and not may_accept(self.draft.state, self.run, command.update_id):
+            if type(command) in UPDATE_COMMANDS:
+                updates = True
+        return self.recorder.placeable(step.commands) and (not updates or self._fits_updates(step))
+
+    def _fits_updates(self, step: Commands) -> bool:
+        """What the step says of updates fits those that are open, and what this report has said before."""
+        if self.updates is None:
+            self.updates = OpenUpdates(self.draft.state, self.run)
+        place = len(self.recorder.placed)
+        for command in step.commands:
+            place += 1
+            if type(command) in UPDATE_COMMANDS and not self.updates.take(command, place):
                 return False
-        return self.recorder.placeable(step.commands)
+        return True
 
     def _claimed(self, fact: ActivitySucceeded | ActivityErred) -> ActivityState | None:
         activity = self.run.activities.get(fact.command)

@@ -5,7 +5,9 @@ has accepted one remembers it until its handler has ended, and the workflow id r
 """
 
 from collections.abc import Collection, Iterable
+from typing import Any, Final
 
+from perdure.core.commands import AcceptUpdate, CompleteUpdate, FailUpdate
 from perdure.core.events import AnyEvent, UpdateAccepted, UpdateBody, UpdateCompleted, UpdateFailed
 from perdure.core.machine.outcome import Decided, only
 from perdure.core.machine.targets import open_run
@@ -27,9 +29,36 @@ def update(state: WorkflowState, request: UpdateWorkflow, now: int) -> Decided: 
     return only(UpdateWaits(run_id=found.run_id))
 
 
-def may_accept(state: WorkflowState, run: RunState, update_id: str) -> bool:
-    """False for an update that was accepted before: there is one execution. One that a reset cut off is accepted again."""
-    return update_id not in state.update_ids or (run.owed is not None and update_id in run.owed)
+UPDATE_COMMANDS: Final = frozenset[type]({AcceptUpdate, CompleteUpdate, FailUpdate})
+
+
+class OpenUpdates:
+    """Updates of a run that are accepted and not ended, as one report goes through them."""
+
+    __slots__ = ("_open", "_run", "_state", "_taken")
+
+    def __init__(self, state: WorkflowState, run: RunState) -> None:
+        self._state = state
+        self._run = run
+        self._open = {update_id: number for number, update_id in (run.updates or {}).items()}
+        """By update id: what its end must refer to."""
+        self._taken: set[str] = set()
+
+    def take(self, command: Any, place: int) -> bool:
+        """Go on with the command at `place` of the report; false when no run could have asked for it."""
+        update_id: str = command.update_id
+        if type(command) is not AcceptUpdate:
+            target: int = command.target
+            return self._open.pop(update_id, 0) == target
+        if update_id in self._taken or not self._may_accept(update_id):
+            return False
+        self._taken.add(update_id)
+        self._open[update_id] = -place
+        return True
+
+    def _may_accept(self, update_id: str) -> bool:
+        """There is one execution: what was accepted before is not, unless a reset cut it off."""
+        return update_id not in self._state.update_ids or (self._run.owed is not None and update_id in self._run.owed)
 
 
 def still_waiting(waiting: Iterable[UpdateBody], *settled: Collection[str]) -> tuple[UpdateBody, ...]:

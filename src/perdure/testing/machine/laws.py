@@ -8,7 +8,16 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from perdure.core.events import AnswerEvent, AnyEvent, ClosingEvent, CommandEvent, Started
+from perdure.core.events import (
+    AnswerEvent,
+    AnyEvent,
+    ClosingEvent,
+    CommandEvent,
+    Started,
+    UpdateAccepted,
+    UpdateCompleted,
+    UpdateFailed,
+)
 from perdure.core.machine.activities import RELEASE_PAUSE
 from perdure.core.machine.messages import deliveries_of
 from perdure.core.machine.outcome import Waker
@@ -97,6 +106,12 @@ def _check_command(history: Sequence[AnyEvent], event: CommandEvent) -> None:
     must("based", event.at <= event.based_on < event.id, f"event {event.id}: at {event.at}, based on {event.based_on}")
     before = max((e.based_on for e in history if isinstance(e, CommandEvent)), default=0)
     must("based", event.based_on >= before, f"event {event.id} is based on {event.based_on}, one before it on {before}")
+    if isinstance(event, (UpdateCompleted, UpdateFailed)):
+        asked = history[event.command - 1] if 0 < event.command <= len(history) else None
+        must("answered", isinstance(asked, UpdateAccepted), f"event {event.id} ends {event.command}, which is no update")
+        must("answered", getattr(asked, "update_id", "") == event.update_id, f"event {event.id} ends another update")
+        ends = [e.id for e in history if isinstance(e, (UpdateCompleted, UpdateFailed)) and e.command == event.command]
+        must("answered", not ends, f"event {event.id} ends update {event.command} once more, after {ends}")
     made_by_code = not isinstance(event, ClosingEvent) or event.at > 0
     must("based", not made_by_code or event.at >= 1, f"event {event.id} was asked for at no input")
 

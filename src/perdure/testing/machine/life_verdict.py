@@ -16,16 +16,37 @@ def judge(life: World) -> None:
     cancels = 0
     for history in life.owner.histories.values():
         runner = _replay(life, history, 2)
+        assert runner.taken == [e.update_id for e in history if isinstance(e, ev.UpdateAccepted)], "updates in another order"
         runner.close()
-        if not life.deploys:
+        if life.newest:
+            assert all(runner.paths.values()), f"new code took an old path: {runner.paths}"
+        elif not life.deploys:
             _replay(life, history, 1).close()
         fates.update(_fates(history, runner))
         cancels += runner.cancels
+    _judge_updates(life)
     for signal_id in life.signals:
         assert fates[signal_id] == 1, f"signal {signal_id} was taken or counted {fates[signal_id]} times"
     life.counts["runs"] += len(life.owner.histories)
     if life.cancelled and not _late_cancel(life.owner.history):
         assert cancels == 1, f"a cancel was seen {cancels} times"
+
+
+def _judge_updates(life: World) -> None:
+    """One execution that ends, over all runs: accepted again only where a run ended before the handler did."""
+    ended: set[str] = set()
+    for history in life.owner.histories.values():
+        for event in history:
+            if isinstance(event, ev.UpdateAccepted):
+                assert event.update_id not in ended, f"{event.update_id} was accepted again after it had ended"
+                life.counts["updates"] += 1
+            elif isinstance(event, (ev.UpdateCompleted, ev.UpdateFailed)):
+                assert event.update_id not in ended, f"{event.update_id} has ended twice"
+                ended.add(event.update_id)
+    recorded = {e.update_id for history in life.owner.histories.values() for e in history if isinstance(e, ev.UpdateAccepted)}
+    assert life.updates.accepted == recorded, "somebody was told of an acceptance that is not recorded"
+    life.counts["updates refused"] += len(life.updates.refused)
+    life.counts["updates cut off"] += len(recorded - ended)
 
 
 def _late_cancel(history: Sequence[Any]) -> bool:

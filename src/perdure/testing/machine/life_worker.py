@@ -13,6 +13,7 @@ from perdure.core.requests import (
     ClaimActivity,
     ClaimWorkflow,
     Commands,
+    RefusedUpdate,
     ReleaseWorkflow,
     Report,
     Step,
@@ -32,17 +33,18 @@ class Worker:
     def __init__(self, life: World, number: int) -> None:
         self.life = life
         self.name = f"worker{number}"
-        self.build = 1
+        self.build = 2 if life.newest else 1
         self.run_id = ""
         self.runner: LifeRunner | None = None
         self.token = ""
         self.letter: Letter | None = None
         self.claims: dict[tuple[str, int], ActivityClaim] = {}
+        self.refused: list[RefusedUpdate] = []
 
     def drop(self) -> None:
         if self.runner is not None:
             self.runner.close()
-        self.runner, self.token = None, ""
+        self.runner, self.token, self.refused = None, "", []
 
     def claim_activity(self, command: int, attempt: int, token: str) -> Any:
         return self.life.ask(
@@ -111,7 +113,19 @@ class Worker:
         except OldBuildError as old:
             self.refuse(reply.token, old.change_id)
             return False
+        self.take_updates(reply.updates)
         return True
+
+    def take_updates(self, updates: Sequence[ev.UpdateBody]) -> None:
+        """Offer the code what came with the claim; it takes some, refuses others, and leaves the rest when it has ended."""
+        runner = self.runner
+        for update in updates:
+            if runner is None or runner.ending is not None:
+                return
+            now = self.life.owner.now + self.life.random.choice([-1, 0, 0, 1, 2])
+            failure = runner.offer(update, now)
+            if failure is not None:
+                self.refused.append(RefusedUpdate(update_id=update.update_id, failure=failure))
 
     def catch_up(self, events: Sequence[Any], covered: int) -> None:
         assert self.runner is not None
@@ -203,7 +217,9 @@ class Worker:
             room=random.choice([0, 1, 2]),
             queues=("default",),
             lives_for=CLAIM_LIVES,
+            refused=tuple(self.refused),
         )
+        self.refused = []
         self.letter = Letter(self, report)
         self.life.letters.append(self.letter)
 
@@ -226,6 +242,8 @@ class Worker:
             if reply.token:
                 self.refuse(reply.token, old.change_id)
             self.drop()
+            return
+        self.take_updates(reply.updates)
 
 
 class Letter:

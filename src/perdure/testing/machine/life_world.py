@@ -4,7 +4,11 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from perdure.core.replies import Rejection
+from perdure.core.requests import ClaimWorkflow, Report
+from perdure.testing.machine.life_updates import LifeUpdates
 from perdure.testing.machine.sole_owner import SoleOwner
 from perdure.testing.machine.toy import MakeRunner, Plan
 
@@ -20,6 +24,8 @@ class World:
         self.seed = seed
         self.make_runner = make_runner
         self.deploys = random.random() < 0.7 if deploys is None else deploys
+        self.newest = not self.deploys and seed % 2 == 0
+        """Every worker is of build 2 from the start: no path may be an old one."""
         self.plan = Plan(
             limit=random.randint(2, 6),
             activities=random.randint(1, 4),
@@ -33,6 +39,7 @@ class World:
         self.cancelled = 0
         self.refusals: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
+        self.updates = LifeUpdates()
         self.serial = 0
 
     def fresh(self, prefix: str) -> str:
@@ -40,8 +47,13 @@ class World:
         return f"{prefix}{self.serial}"
 
     def ask(self, request: Any) -> Any:
+        if isinstance(request, (ClaimWorkflow, Report)):
+            request = replace(request, waiting=tuple(self.updates.waiting.values()))
         decided = self.owner.bring(request)
-        return decided if isinstance(decided, Rejection) else decided.reply
+        if isinstance(decided, Rejection):
+            return decided
+        self.updates.note(request, decided)
+        return decided.reply
 
     @property
     def is_over(self) -> bool:

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from perdure.core.events import UpdateBody
 from perdure.core.limits import LIMITS
-from perdure.core.replies import ActivityClaimed, Rejection, Reported
+from perdure.core.replies import ActivityClaimed, Rejection, Reported, UpdateResult, UpdateWaits
 from perdure.core.requests import (
     ActivityDue,
     ActivitySucceeded,
@@ -21,6 +22,7 @@ from perdure.core.requests import (
     SignalBody,
     SignalWorkflow,
     StartWorkflow,
+    UpdateWorkflow,
 )
 from perdure.testing.machine.life_verdict import judge
 from perdure.testing.machine.life_worker import CLAIM_LIVES, Letter, Worker
@@ -44,7 +46,7 @@ class Life(World):
 
     # ----------------------------------------------------------------------------------------------------------- playing
 
-    def play(self, steps: int = 40) -> Counter[str]:
+    def play(self, steps: int = 44) -> Counter[str]:
         """Play and judge; what happened how often."""
         try:
             self.ask(StartWorkflow(workflow_id="w", workflow_type="toy", run_id="run1", seed=1, request_id="start"))
@@ -94,6 +96,23 @@ class Life(World):
     def raw(self, _worker: Worker) -> None:
         self.send("raw")
 
+    def update(self, _worker: Worker) -> None:
+        """A client sends an update, or one of before again: what was accepted stands, what is new waits."""
+        updates = self.updates
+        again = bool(updates.sent) and self.random.random() < 0.4
+        update_id = self.random.choice(updates.sent) if again else f"u{len(updates.sent) + 1}"
+        reply = self.ask(UpdateWorkflow(workflow_id="w", update_id=update_id, name="toy"))
+        if isinstance(reply, Rejection):
+            assert self.is_over, reply
+            return
+        if isinstance(reply, UpdateResult):
+            assert update_id in updates.accepted, f"{update_id} was never accepted"
+            return
+        assert isinstance(reply, UpdateWaits), reply
+        if update_id not in updates.sent:
+            updates.sent.append(update_id)
+        updates.waiting.setdefault(update_id, UpdateBody(update_id=update_id, name="toy", input=(text(update_id),)))
+
     def cancel(self, _worker: Worker) -> None:
         if not self.cancelled and self.random.random() < 0.15:
             reply = self.ask(RequestCancel(workflow_id="w", request_id="cancel"))
@@ -123,6 +142,7 @@ class Life(World):
         """The owner starts again from what is written. Claims are presented again by whoever lives, or are lost."""
         self.owner.crash()
         self.refusals.clear()
+        self.updates.waiting.clear()
         for worker in self.workers:
             worker.token = ""
         run = self.owner.run
@@ -229,6 +249,7 @@ class Life(World):
 
     def rest(self) -> None:
         run = self.owner.run
+        assert not self.updates.waiting, "updates nobody takes or refuses"
         assert not run.wants_decision, "inputs no decision has seen, and nobody is at it"
         assert not run.activities, f"activities nobody ends: {run.activities}"
         assert not run.timers, f"timers that never fire: {run.timers}"
@@ -238,6 +259,7 @@ _ACTIONS: list[Callable[[Life, Worker], None]] = [
     *[Life.tick] * 2,
     Life.fire,
     *[Life.signal] * 2,
+    Life.update,
     Life.raw,
     *[Life.work] * 4,
     *[Life.deliver] * 5,

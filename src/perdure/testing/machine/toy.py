@@ -1,7 +1,7 @@
 """A toy workflow as a pure function of its inputs, and a toy runner that replays it: small enough to search millions of lives of it.
 
 The workflow races activities, signals and a timer, fans out, handles signals, takes others from a line, cancels activities, cleans up
-when cancelled, continues as new, and has a second build with guarded changes. Its commands depend on the time of what it is fed, so that
+when cancelled, takes updates, continues as new, and has a second build with guarded changes. Its commands depend on the time of what it is fed, so that
 a history whose times differ from what a worker saw does not replay.
 """
 
@@ -14,7 +14,9 @@ from msgspec.structs import replace
 
 from perdure.core import commands as cm
 from perdure.core import events as ev
+from perdure.core.failure import Failure
 from perdure.testing.machine.sole_owner import text
+from perdure.testing.machine.toy_updates import ToyUpdates
 
 GENERATIONS_MAX: Final = 3
 """So many runs a chain has at most; the last one completes instead of continuing."""
@@ -62,6 +64,13 @@ class LifeRunner(Protocol):
     paths: dict[str, bool]
     """By change id: the new path was taken."""
 
+    @property
+    def taken(self) -> list[str]:
+        """Ids of the updates whose handlers have begun, in order."""
+        ...
+
+    def offer(self, update: ev.UpdateBody, now: int) -> Failure | None: ...
+
     def advance(self, events: Sequence[Any], covered: int) -> None: ...
     def feed_fact(self, event: ev.ActivityCompleted) -> None: ...
     def take(self) -> tuple[cm.AnyCommand, ...]: ...
@@ -89,6 +98,9 @@ _KINDS: Final[dict[type, type]] = {
     cm.CancelTimer: ev.TimerCancelled,
     cm.MarkVersion: ev.VersionMarked,
     cm.RecordSideEffect: ev.SideEffectRecorded,
+    cm.AcceptUpdate: ev.UpdateAccepted,
+    cm.CompleteUpdate: ev.UpdateCompleted,
+    cm.FailUpdate: ev.UpdateFailed,
 }
 
 
@@ -103,6 +115,9 @@ class ToyRunner:
         self.handled: list[str] = []
         self.cancels = 0
         self.paths: dict[str, bool] = {}
+        self.news = False
+        """What is being run belongs to no accepted decision."""
+        self.updates = ToyUpdates(self)
         self.generation = int(bytes(started.input[0])) if started.input else 1
         self._expected: deque[Any] = deque()
         self._new: deque[_Asked] = deque()
@@ -125,6 +140,7 @@ class ToyRunner:
                 self._record(event)
         if fresh:
             self.length = fresh[-1].id
+        self._take_up()
         for event in fresh:
             if event.id > self.fed and not isinstance(event, ev.CommandEvent):
                 self.feed(event)
@@ -138,9 +154,34 @@ class ToyRunner:
             return
         self.fed = self.at = event.id
         self.time = max(self.time, event.time)
+        self.news = self.at > self.covered
         self._run(event)
+        self._take_up()
         if self._expected and self._expected[0].at <= self.at:
             self._differ(self._expected[0], "nothing")
+
+    def _take_up(self) -> None:
+        """Run the updates that were accepted at the input fed last."""
+        while self._expected and isinstance(self._expected[0], ev.UpdateAccepted) and self._expected[0].at <= self.at:
+            if self._expected[0].at < self.at:
+                raise StaleError("an update was taken before an input that was fed here")
+            self.updates.take_up(self._expected.popleft())
+            self._end_if_enough()
+
+    def offer(self, update: ev.UpdateBody, now: int) -> Failure | None:
+        refused = self.updates.offer(update, now)
+        self._end_if_enough()
+        return refused
+
+    @property
+    def taken(self) -> list[str]:
+        return self.updates.taken
+
+    def recorded(self, event: ev.UpdateAccepted) -> _Asked:
+        """A recorded acceptance, as what the update's end refers to."""
+        asked = _Asked(event)
+        asked.number = event.id
+        return asked
 
     def take(self) -> tuple[cm.AnyCommand, ...]:
         places = {id(asked): place for place, asked in enumerate(self._new, 1)}
@@ -172,7 +213,7 @@ class ToyRunner:
         except (MismatchError, OldBuildError) as other:
             raise StaleError(str(other)) from None
 
-    def _ask(self, command: Any, target: _Asked | None = None) -> _Asked:
+    def ask(self, command: Any, target: _Asked | None = None) -> _Asked:
         asked = _Asked(command, target)
         if self._expected:
             self._match(self._expected.popleft(), asked)
@@ -190,6 +231,8 @@ class ToyRunner:
                 (command.name, event.name) if isinstance(command, cm.ScheduleActivity) else (command.change_id, event.change_id)
             )
             same = named[0] == named[1]
+        if same and isinstance(command, (cm.AcceptUpdate, cm.CompleteUpdate, cm.FailUpdate)):
+            same = command.update_id == event.update_id and getattr(command, "fed_at", 0) == getattr(event, "fed_at", 0)
         if same and asked.target is not None:
             same = event.command == asked.target.number
         if not same:
@@ -201,8 +244,8 @@ class ToyRunner:
             raise OldBuildError(event.change_id)
         raise MismatchError(f"recorded {event}, asked for {found} at {self.at}")
 
-    def _effect(self, what: str) -> None:
-        self._ask(cm.RecordSideEffect(at=self.at, result=text(what)))
+    def effect(self, what: str) -> None:
+        self.ask(cm.RecordSideEffect(at=self.at, result=text(what)))
 
     def patched(self, change_id: str) -> bool:
         """The rule of versions: decided once, at the first call."""
@@ -217,16 +260,18 @@ class ToyRunner:
                 taken = self.is_news(following)
             self.paths[change_id] = taken
             if taken:
-                self._ask(cm.MarkVersion(at=self.at, change_id=change_id, version=1))
+                self.ask(cm.MarkVersion(at=self.at, change_id=change_id, version=1))
         return taken
 
     def is_news(self, following: Any) -> bool:
-        """Nothing recorded is left to match, and no accepted decision has seen this input."""
-        return following is None and self.at > self.covered
+        """Nothing recorded is left to match, and no accepted decision has seen what is being run: the input, or the update."""
+        return following is None and self.news
 
     # ------------------------------------------------------------------------------------------------------- the code
 
     def _run(self, event: Any) -> None:
+        if isinstance(event, ev.AnswerEvent):
+            self.updates.go_on()
         if isinstance(event, ev.SignalReceived):
             if event.name == "sig":
                 self._handle(event)
@@ -240,9 +285,9 @@ class ToyRunner:
     def _handle(self, signal: ev.SignalReceived) -> None:
         self.handled.append(signal.signal_id)
         if self.patched("handler"):
-            self._effect(f"new:{signal.signal_id}")
+            self.effect(f"new:{signal.signal_id}")
         elif len(signal.signal_id) % 2:
-            self._effect(f"old:{signal.signal_id}")
+            self.effect(f"old:{signal.signal_id}")
 
     def _answered(self, event: ev.AnswerEvent) -> None:
         self._open = [asked for asked in self._open if asked.number != event.command]
@@ -256,50 +301,53 @@ class ToyRunner:
                 return
             case ev.Started():
                 if self.patched("start"):
-                    self._effect("extra")
+                    self.effect("extra")
                 for _ in range(self.plan.fan):
                     self._schedule()
             case ev.AnswerEvent():
                 self._answered(event)
-                self._counted("result" if isinstance(event, ev.ActivityCompleted) else "other")
-                self._effect(f"stamp:{self.time}")
+                self.count("result" if isinstance(event, ev.ActivityCompleted) else "other")
+                self.effect(f"stamp:{self.time}")
                 if isinstance(event, ev.ActivityCompleted) and self._scheduled < self.plan.activities:
                     self._schedule()
             case ev.SignalReceived(name="sig"):
-                self._counted("signal")
+                self.count("signal")
                 self._toggle(event)
             case _:
                 pass
         if self._line and self._winner == "signal" and self.plan.receives:
             self.handled.append(self._line.pop(0).signal_id)
-        if self._inputs >= self.plan.limit:
+        self._end_if_enough()
+
+    def _end_if_enough(self) -> None:
+        if self.ending is None and self._inputs >= self.plan.limit:
             self._end()
 
-    def _counted(self, kind: str) -> None:
+    def count(self, kind: str) -> None:
         self._inputs += 1
         if not self._winner:
             self._winner = kind
-            self._effect(f"won:{kind}")
+            self.effect(f"won:{kind}")
 
     def _schedule(self) -> None:
-        self._open.append(self._ask(cm.ScheduleActivity(at=self.at, name=f"step{self._scheduled % 2}")))
+        self._open.append(self.ask(cm.ScheduleActivity(at=self.at, name=f"step{self._scheduled % 2}")))
         self._scheduled += 1
 
     def _toggle(self, signal: ev.SignalReceived) -> None:
         if self._timer is None:
-            self._timer = self._ask(cm.StartTimer(at=self.at, delay=3))
+            self._timer = self.ask(cm.StartTimer(at=self.at, delay=3))
         else:
-            self._ask(cm.CancelTimer(at=self.at, target=0), self._timer)
+            self.ask(cm.CancelTimer(at=self.at, target=0), self._timer)
             self._timer = None
         if int(signal.signal_id[1:]) % 3 == 0 and self._open:
-            self._ask(cm.CancelActivity(at=self.at, target=0), self._open.pop(0))
-            self._effect("gave up")
+            self.ask(cm.CancelActivity(at=self.at, target=0), self._open.pop(0))
+            self.effect("gave up")
 
     def _cancelled(self) -> None:
         self.cancels += 1
-        self._effect("cleanup")
+        self.effect("cleanup")
         for asked in self._open:
-            self._ask(cm.CancelActivity(at=self.at, target=0), asked)
+            self.ask(cm.CancelActivity(at=self.at, target=0), asked)
         self.ending = cm.CancelWorkflow(at=self.at)
 
     def _end(self) -> None:

@@ -16,6 +16,7 @@ from perdure.testing.workloads.juggling import Juggling
 from perdure.testing.workloads.orders import Orders
 from perdure.testing.workloads.signals import RacingSignals, SteadySender
 from perdure.testing.workloads.stopping import Stopping
+from perdure.testing.workloads.updates import Updates
 from perdure.testing.workloads.workload import Workload
 
 WORKLOADS: Final[tuple[Workload, ...]] = (
@@ -32,4 +33,5 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     Interruptions(),
     Juggling(),
     Endings(),
+    Updates(),
 )

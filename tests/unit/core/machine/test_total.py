@@ -7,6 +7,7 @@ import pytest
 from perdure.core import commands as cm
 from perdure.core import requests as rq
 from perdure.core.errors import BY_CODE
+from perdure.core.events import UpdateBody
 from perdure.core.failure import Failure
 from perdure.core.machine import Outcome
 from perdure.core.payload import NULL
@@ -86,6 +87,13 @@ REPORT = {**RUN, "worker": "ann", "build_id": "b1", "nonce": "n", "decided": 1, 
 FACT = rq.ActivitySucceeded(command=2, attempt=1, token="a", result=NULL, fed_at=10)
 ERRED = rq.ActivityErred(command=2, attempt=1, token="a", failure=Failure(type="Boom"))
 ASKED = rq.Commands(commands=(cm.CancelActivity(at=4, target=2), cm.CancelTimer(at=4, target=3), cm.StartTimer(at=4, delay=1)))
+UPDATED = rq.Commands(
+    commands=(
+        cm.AcceptUpdate(at=4, name="up", update_id="u", fed_at=1),
+        cm.CompleteUpdate(at=4, update_id="u", target=-1),
+        cm.FailUpdate(at=4, update_id="u", target=5, failure=Failure(type="Boom")),
+    )
+)
 START = {"workflow_id": "w", "workflow_type": "toy", "run_id": "r9", "seed": 9}
 
 REQUESTS: list[rq.AnyRequest] = [
@@ -105,7 +113,10 @@ REQUESTS: list[rq.AnyRequest] = [
     rq.ClaimWorkflow(**RUN, worker="ann", token="t", build_id="b1", held=1),
     rq.ClaimActivity(**ATTEMPT, worker="ann", lives_for=5),
     rq.ClaimActivity(**{**ATTEMPT, "attempt": 2, "token": "a9"}, worker="bob"),
+    rq.ClaimWorkflow(**RUN, worker="bob", token="t9", build_id="b1", waiting=(UpdateBody(update_id="u", name="up"),)),
     rq.Report(**REPORT, steps=(rq.Commands(),)),
+    rq.Report(**REPORT, steps=(UPDATED, FACT), waiting=(UpdateBody(update_id="u", name="up"),)),
+    rq.Report(**REPORT, refused=(rq.RefusedUpdate(update_id="u", failure=Failure(type="Boom")),), steps=(ASKED,)),
     rq.Report(**REPORT, steps=(ASKED, FACT, ASKED), closing=cm.CompleteWorkflow(at=4), room=3, queues=("default",)),
     rq.Report(**REPORT, steps=(ERRED, ASKED), closing=cm.FailWorkflow(at=4, failure=Failure(type="Boom"))),
     rq.Report(**REPORT, steps=(FACT, FACT, ERRED), notes=(rq.SetAside(command=4, message="no"),)),
