@@ -15,6 +15,7 @@ from perdure.core.notes import AnyNote
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, Status, UpdateResult
 from perdure.core.requests import AnyRequest
+from perdure.core.state import is_closing
 from perdure.core.tasks import CancelNotice, Task
 from perdure.core.transition import Transition
 
@@ -168,13 +169,39 @@ class RunPage(Struct, frozen=True, kw_only=True):
     cursor: str = ""
 
 
+class Damage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of a run part of whose history is lost: why, how far whole entries reach, and its closing event if that is whole."""
+
+    reason: str
+    last_event: int = 0
+    last_note: int = 0
+    closing: AnyEvent | None = None
+
+
+class DamagedRun(Struct, frozen=True, kw_only=True):
+    """A run part of whose history is lost. `workflow_id` is empty when nothing whole says under which id it ran."""
+
+    namespace: str
+    workflow_id: str
+    run_id: str
+    reason: str
+
+
 class Record(Struct, frozen=True, kw_only=True):
-    """All that is kept of one run, in order."""
+    """All that is kept of one run, in order. With `damage`, only what stands before the first entry that is lost."""
 
     workflow_id: str
     run_id: str
     events: tuple[AnyEvent, ...]
     notes: tuple[AnyNote, ...] = ()
+    damage: Damage | None = None
+
+
+def closing_of(record: Record) -> AnyEvent | None:
+    """The event that ended a run, or None."""
+    if record.damage is not None:
+        return record.damage.closing
+    return record.events[-1] if record.events and is_closing(record.events[-1]) else None
 
 
 class Store(Protocol):
@@ -201,7 +228,10 @@ class Store(Protocol):
         ...
 
     async def load(self, namespace: str, workflow_id: str) -> Sequence[Transition]:
-        """Every kept transition of a workflow id, in order. Empty when there is none."""
+        """Every kept transition of a workflow id, in order, without what is left of earlier runs that are damaged. Empty when there is none.
+
+        Raises `HistoryDamaged` when the last run is: nothing may be decided on it. `record` tells what is left of it.
+        """
         ...
 
     async def open_workflows(self, shards: Sequence[int]) -> Sequence[tuple[str, str]]:
@@ -210,6 +240,10 @@ class Store(Protocol):
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record | None:
         """A run's events and notes; without `run_id` the last run's. None when it is not kept."""
+        ...
+
+    def damaged(self) -> Sequence[DamagedRun]:
+        """Every run that is known to be damaged."""
         ...
 
     async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:

@@ -6,7 +6,9 @@ import logging
 
 import pytest
 
-from perdure.store.errors import JournalCorrupt
+from perdure.core.errors import HistoryDamaged
+from perdure.core.shards import SHARDS
+from perdure.ports import RunFilter
 
 GROUPS = [[("a", 1), ("b", 1)], [("a", 2)], [("b", 2), ("c", 1), ("a", 3)]]
 WORKFLOWS = ("a", "b", "c")
@@ -26,6 +28,11 @@ def prefix_of_all(bench, count):
     return {workflow: [bench.transition(*pair) for pair in pairs if pair[0] == workflow] for workflow in WORKFLOWS}
 
 
+def whole_lines(whole, size):
+    """How many lines of `whole` a file of so many bytes holds; the newline of the last may be missing."""
+    return sum(index <= size for index, byte in enumerate(whole) if byte == 10)
+
+
 @pytest.mark.rule("F7")
 def test_cut_at_every_byte_of_the_last_two_lines(bench, whole, caplog) -> None:
     """The longest whole prefix is found, the rest is cut and said, and the next commit and opening are as if nothing had been."""
@@ -35,84 +42,124 @@ def test_cut_at_every_byte_of_the_last_two_lines(bench, whole, caplog) -> None:
         caplog.clear()
         files = bench.files({bench.newest: whole[:size]})
         found, report = bench.reopen(files, WORKFLOWS)
-        kept = sum(end <= size for end in ends)
+        kept = whole_lines(whole, size)
         assert found == prefix_of_all(bench, kept - 1), size
-        torn = size - max(end for end in ends if end <= size)
-        assert (report.cut_bytes, report.cut_lines) == (torn, 1 if torn else 0)
+        torn = max(0, size - ends[kept - 1])
+        assert (report.cut_bytes, report.cut_lines, report.faults) == (torn, 1 if torn else 0, ())
         assert files.size(bench.newest) == size - torn
         assert [f"cut {torn} bytes" in record.message for record in caplog.records] == ([True] if torn else [])
         bench.write(files, [[bench.transition("d", 1)]], clean=True)
-        assert bench.reopen(files, ("d",))[0]["d"] == [bench.transition("d", 1)]
+        assert bench.reopen(files, ("d", "c"))[0] == {"d": [bench.transition("d", 1)], "c": found["c"]}
 
 
 @pytest.mark.rule("F7")
 def test_cut_at_every_byte_of_all(bench, whole) -> None:
     """A journal that ends anywhere, in its very first line too, opens with what is whole of it."""
-    ends = [index + 1 for index, byte in enumerate(whole) if byte == 10]
     for size in range(len(whole)):
         files = bench.files({bench.newest: whole[:size]})
-        found, _ = bench.reopen(files, WORKFLOWS)
-        assert found == prefix_of_all(bench, max(0, sum(end <= size for end in ends) - 1)), size
+        found, report = bench.reopen(files, WORKFLOWS)
+        assert found == prefix_of_all(bench, max(0, whole_lines(whole, size) - 1)), size
+        assert not report.faults
         bench.write(files, [[bench.transition("d", 1)]], clean=True)
 
 
-def opened(bench, files):
-    """(error or None, what was found, the report)."""
+async def loaded(store, workflow):
+    """What is loaded of an id, or the run that is damaged."""
     try:
-        return None, *bench.reopen(files, WORKFLOWS)
-    except JournalCorrupt as error:
-        return error, None, None
+        return list(await store.load("default", workflow)), ""
+    except HistoryDamaged as error:
+        return None, error.run_id
+
+
+def judged(bench, files, pairs, *, segment_bytes_max=1 << 20):
+    """Open a journal that held `pairs` and is damaged; every run is whole or named, no history is wrong. Says which runs were named."""
+
+    async def run():
+        store = bench.store(files, segment_bytes_max=segment_bytes_max)
+        await store.open()
+        named = {run.run_id for run in store.damaged()}
+        listed = {row.run_id: row.status for row in (await store.runs(RunFilter(), 100)).items}
+        for workflow in dict.fromkeys(workflow for workflow, _ in pairs):
+            true = [bench.transition(*pair) for pair in pairs if pair[0] == workflow]
+            events = [change.events[0] for transition in true for change in transition.runs]
+            found, refused = await loaded(store, workflow)
+            if refused:
+                assert refused == f"run-{workflow}"
+                assert refused in named
+                assert listed[refused] == "quarantined"
+                assert ("default", workflow) in await store.open_workflows(range(SHARDS))
+            else:
+                assert found == true or (not found and f"run-{workflow}" in named), workflow
+            record = await store.record("default", workflow)
+            if record is not None:
+                assert list(record.events) == events[: len(record.events)]
+                assert (record.damage is not None) == (f"run-{workflow}" in named)
+                assert record.damage is not None or len(record.events) == len(events)
+        files.crash()
+        return named, store.recovery
+
+    return asyncio.run(run())
 
 
 @pytest.mark.rule("F7")
 @pytest.mark.parametrize("flip", [0x01, 0x20, 0xFF, "newline", "zero"])
-def test_flip_every_byte(bench, whole, flip) -> None:
-    """A changed byte is never read as history: the place is named and nothing changed, or the torn-able last line is cut."""
-    last_line = whole[:-1].rindex(b"\n") + 1
-    for index, byte in enumerate(whole):
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("room", [0, 700])
+def test_flip_every_byte(bench, flip, clean, room) -> None:
+    """A changed byte is never read as history and never passed over: every acknowledged write is there, or its run is named.
+
+    In every line but the last it is that line's run and no other. What is written afterwards is found with the same runs named.
+    """
+    pairs = list(itertools.chain(*GROUPS))
+    files = bench.files()
+    bench.write(files, [[bench.transition(*pair) for pair in group] for group in GROUPS], clean=clean)
+    whole = bench.contents(files)[bench.newest]
+    lines = whole.splitlines(keepends=True)
+    owners = [set(), *({f"run-{workflow}"} for workflow, _ in pairs), set()]
+    first = len(whole) - len(lines[-1]) if room else 0
+    for index, byte in list(enumerate(whole + bytes(room)))[first:]:
         changed = {"newline": 10, "zero": 0}.get(flip, byte ^ flip if isinstance(flip, int) else 0)
         if changed == byte:
             continue
-        bad = whole[:index] + bytes([changed]) + whole[index + 1 :]
-        files = bench.files({bench.newest: bad})
-        error, found, report = opened(bench, files)
-        if error is None:
-            assert index >= last_line, f"byte {index} flipped unnoticed"
-            assert found == prefix_of_all(bench, 5)
-            assert report.cut_bytes
-        else:
-            assert error.segment == bench.newest
-            assert error.offset <= index < error.offset + 600
-            assert str(error.offset) in error.message
-            assert bench.contents(files)[bench.newest] == bad
-
-
-@pytest.mark.rule("F7")
-def test_a_flip_in_a_cleanly_stopped_journal_is_always_damage(bench) -> None:
-    """Behind a footer nothing can be torn, so only the footer's own end may be missing."""
-    files = bench.files()
-    bench.write(files, [[bench.transition("a", 1)], [bench.transition("a", 2)]], clean=True)
-    whole = bench.contents(files)[bench.newest]
-    for index, byte in enumerate(whole[:-1]):
-        bad = whole[:index] + bytes([byte ^ 1]) + whole[index + 1 :]
-        with pytest.raises(JournalCorrupt):
-            bench.reopen(bench.files({bench.newest: bad}), ("a",))
+        bad = bytearray(whole + bytes(room))
+        bad[index] = changed
+        files = bench.files({bench.newest: bytes(bad)})
+        named, report = judged(bench, files, pairs)
+        assert report.faults or report.cut_bytes or (index == len(whole) - 1 and changed == 0), f"byte {index} passed over"
+        line = sum(index >= end for end in itertools.accumulate(map(len, lines)))
+        if line < len(lines) - 1 or clean:
+            assert named <= owners[min(line, len(owners) - 1)], index
+        if report.faults:
+            fault = report.faults[0]
+            assert fault.segment == 1
+            assert fault.offset <= index <= fault.offset + fault.length
+        if not report.faults and index < len(whole):
+            assert index == len(whole) - 1
+        if index % 7 == 0:
+            bench.write(files, [[bench.transition("d", 1)]], clean=True)
+            assert judged(bench, files, [*pairs, ("d", 1)])[0] == named, index
 
 
 def test_lines_taken_out_doubled_or_swapped_are_damage(bench, whole) -> None:
-    """Whole lines in the wrong place are found by the chain, though each is good by itself."""
+    """Whole lines in the wrong place are found by the chain, though each is good by itself; the run whose line is missing is named."""
+    pairs = list(itertools.chain(*GROUPS))
     lines = whole.splitlines(keepends=True)
-    for index in range(len(lines) - 1):
+    for index in range(1, len(lines) - 1):
         without = lines[:index] + lines[index + 1 :]
         doubled = lines[: index + 1] + lines[index:]
         swapped = [*lines[:index], lines[index + 1], lines[index], *lines[index + 2 :]]
-        for bad in (without, doubled, swapped):
-            with pytest.raises(JournalCorrupt):
-                bench.reopen(bench.files({bench.newest: b"".join(bad)}), WORKFLOWS)
+        for bad, named in (
+            (without, {f"run-{pairs[index - 1][0]}"}),
+            (doubled, set()),
+            (swapped, {f"run-{pairs[index - 1][0]}"}),
+        ):
+            found, report = judged(bench, bench.files({bench.newest: b"".join(bad)}), pairs)
+            assert found == named or (index == len(lines) - 2 and bad is swapped and found >= named), index
+            assert report.faults
 
 
 def test_a_line_from_another_journal_is_damage(bench, whole) -> None:
-    """A line with the right numbers but another past does not fit."""
+    """A line with the right numbers but another past does not fit: nothing of what follows is trusted."""
     files = bench.files()
     groups = [[bench.transition(*pair) for pair in group] for group in GROUPS]
     groups[0][1] = bench.transition("z", 1)
@@ -120,8 +167,33 @@ def test_a_line_from_another_journal_is_damage(bench, whole) -> None:
     bench.write(files, groups)
     foreign = bench.contents(files)[bench.newest].splitlines(keepends=True)
     own = whole.splitlines(keepends=True)
-    with pytest.raises(JournalCorrupt):
-        bench.reopen(bench.files({bench.newest: b"".join([*own[:3], *foreign[3:]])}), WORKFLOWS)
+    found, _ = judged(bench, bench.files({bench.newest: b"".join([*own[:3], *foreign[3:]])}), list(itertools.chain(*GROUPS)))
+    assert found == {"run-a", "run-b", "run-c", "run-z"}
+
+
+def test_two_lines_lost_in_one_place(bench) -> None:
+    """The last of them is named by the line behind; the other by its numbers, which do not go on; those who went on are not touched."""
+    pairs = [("a", 1), ("b", 1), ("c", 1), ("d", 1), ("a", 2), ("b", 2), ("c", 2), ("a", 3), ("c", 3)]
+    files = bench.files()
+    bench.write(files, [[bench.transition(*pair)] for pair in pairs])
+    lines = bench.contents(files)[bench.newest].splitlines(keepends=True)
+    lines[5] = lines[5][:30] + b"?" + lines[5][31:]
+    lines[6] = lines[6][:30] + b"?" + lines[6][31:]
+    named, report = judged(bench, bench.files({bench.newest: b"".join(lines)}), pairs)
+    assert named == {"run-a", "run-b"}
+    assert [(fault.lines, fault.named) for fault in report.faults] == [(2, "chain")]
+
+
+def test_when_nothing_can_tell_every_open_run_without_a_later_line_is_named(bench) -> None:
+    """Two lines of runs that never wrote again: one is named by the chain, for the other all are suspects who may have been it."""
+    pairs = [("a", 1), ("b", 1), ("c", 1), ("d", 1), ("b", 2), ("c", 2), ("a", 2), ("a", 3)]
+    files = bench.files()
+    bench.write(files, [[bench.transition(*pair)] for pair in pairs])
+    lines = bench.contents(files)[bench.newest].splitlines(keepends=True)
+    lines[5] = lines[5][:30] + b"?" + lines[5][31:]
+    lines[6] = lines[6][:30] + b"?" + lines[6][31:]
+    named, _ = judged(bench, bench.files({bench.newest: b"".join(lines)}), pairs)
+    assert named == {"run-b", "run-c", "run-d"}
 
 
 def test_zeros_behind_the_last_line_are_room_not_damage(bench, whole) -> None:
@@ -175,9 +247,10 @@ def test_a_zero_sector_before_the_last_group_is_damage(bench) -> None:
     bench.write(files, [*big_groups(bench), [bench.transition("a", 6)]])
     whole = bench.contents(files)[bench.newest]
     for sector in range(0, len(whole) - 1024, 512):
-        bad = whole[:sector] + bytes(512) + whole[sector + 512 :]
-        with pytest.raises(JournalCorrupt):
-            bench.reopen(bench.files({bench.newest: bad}), ("a",))
+        files = bench.files({bench.newest: whole[:sector] + bytes(512) + whole[sector + 512 :]})
+        with pytest.raises(HistoryDamaged):
+            bench.reopen(files, ("a",))
+        assert files.size(bench.newest) == len(whole)
 
 
 def test_garbage_in_the_last_group_is_damage(bench) -> None:
@@ -186,7 +259,7 @@ def test_garbage_in_the_last_group_is_damage(bench) -> None:
     bench.write(files, big_groups(bench))
     whole = bench.contents(files)[bench.newest]
     bad = whole[:-1000] + b"\xa5" * 300 + whole[-700:]
-    with pytest.raises(JournalCorrupt):
+    with pytest.raises(HistoryDamaged):
         bench.reopen(bench.files({bench.newest: bad}), ("a",))
 
 
@@ -199,7 +272,11 @@ def test_a_line_that_changes_while_the_store_is_open_is_not_read(bench) -> None:
         store = bench.store(files)
         await store.open()
         files.damage(bench.newest, files.size(bench.newest) - 20, b"~")
-        with pytest.raises(JournalCorrupt):
+        with pytest.raises(HistoryDamaged):
             await store.load("default", "a")
+        assert [run.run_id for run in store.damaged()] == ["run-a"]
+        record = await store.record("default", "a")
+        assert record.events == ()
+        assert "segment 1, byte" in record.damage.reason
 
     asyncio.run(run())

@@ -1,11 +1,14 @@
 """`perdure workflow list`, `describe`, `history`: looking at runs, of a running node or in a stopped one's journal. Change nothing."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from perdure.cli.exits import OK, say
 from perdure.cli.options import Output, Place
 from perdure.cli.typed import HERE, TEXT, Run, aware, identified
+
+if TYPE_CHECKING:
+    from perdure.ports import Record
 
 Status = Literal["running", "completed", "failed", "cancelled", "terminated", "timed_out", "continued", "quarantined", "paused"]
 
@@ -167,18 +170,27 @@ async def history(
         run: A run of it; the current one when left out.
     """
     from perdure.cli.connection import connected
+    from perdure.core.errors import HistoryDamaged
+
+    async with connected(place) as client:
+        record = await client.frontend.record(client.namespace, identified(id), run or "")
+    _show_history(record, place.namespace, "jsonl" if jsonl else output.output, notes=notes)
+    if record.damage is not None:
+        raise HistoryDamaged(f"this is not all of run {record.run_id}: {record.damage.reason}", run_id=record.run_id)
+    return OK
+
+
+def _show_history(record: "Record", namespace: str, form: str, *, notes: bool) -> None:
     from perdure.cli.show import compact, emit, text, write
     from perdure.sdk.views import data, entries_of
     from perdure.store.export import lines_of
 
-    async with connected(place) as client:
-        record = await client.frontend.record(client.namespace, identified(id), run or "")
-    if jsonl or output.output == "jsonl":
-        for line in lines_of(place.namespace, record):
+    if form == "jsonl":
+        for line in lines_of(namespace, record):
             write(line)
-        return OK
+        return
     entries = entries_of(record, notes=notes)
-    if output.output == "json":
+    if form == "json":
         emit(
             [
                 {"id": entry.id, "time": entry.time, "type": entry.type, **({"note": True} if entry.is_note else {})}
@@ -187,9 +199,8 @@ async def history(
             ],
             "json",
         )
-        return OK
+        return
     for entry in entries:
         number = "·" if entry.is_note else str(entry.id)
         told = "  ".join(f"{name}={compact(value)}" for name, value in entry.fields().items())
         text(f"{number:>5}  {entry.time:%H:%M:%S.%f}  {entry.type:<24} {told}".rstrip())
-    return OK

@@ -13,15 +13,28 @@ from pathlib import Path
 from typing import Any, Final
 
 from perdure.core.description import Description, describe, result_of
-from perdure.core.errors import NotFound, Unavailable
+from perdure.core.errors import HistoryDamaged, NotFound, Unavailable
 from perdure.core.machine import apply, apply_transition
 from perdure.core.machine.targets import not_found
 from perdure.core.machine.updates import standing
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
 from perdure.core.requests import AnyRequest
-from perdure.core.state import RunState, WorkflowState, is_closing
-from perdure.ports import Answer, AppendFile, Deliver, Record, RunFilter, RunPage, Subscription, TaskKind, Wake, WorkerIdentity
+from perdure.core.state import RunState, WorkflowState
+from perdure.engine.damaged import state_of
+from perdure.ports import (
+    Answer,
+    AppendFile,
+    Deliver,
+    Record,
+    RunFilter,
+    RunPage,
+    Subscription,
+    TaskKind,
+    Wake,
+    WorkerIdentity,
+    closing_of,
+)
 from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
 from perdure.runtime.files import LocalFiles
@@ -118,8 +131,8 @@ class StoppedFrontend:
     async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
         while True:
             record = await self.record(namespace, workflow_id, run_id)
-            last = record.events[-1] if record.events else None
-            if last is None or not is_closing(last):
+            last = closing_of(record)
+            if last is None:
                 raise self._unavailable(f"workflow {workflow_id!r} is open and ")
             found = result_of(record.run_id, last)
             if not follow or not found.next_run_id:
@@ -151,18 +164,23 @@ class StoppedFrontend:
         return record
 
     async def describe(self, namespace: str, workflow_id: str, run_id: str = "") -> Description:
-        state = WorkflowState(namespace=namespace, workflow_id=workflow_id)
-        for transition in await (await self._opened()).load(namespace, workflow_id):
-            apply_transition(state, transition)
+        state = await self._state(namespace, workflow_id)
         if state.run is not None and run_id and run_id != state.run.run_id:
             record = await self.record(namespace, workflow_id, run_id)
-            state = WorkflowState(namespace=namespace, workflow_id=workflow_id)
-            for entry in (*record.events, *record.notes):
-                apply(state, entry)
+            state = _state_of(namespace, record)
         run: RunState | None = state.run
         if run is None:
             raise NotFound(not_found(state, run_id).message)
         return describe(state, run, self._clock.now())
+
+    async def _state(self, namespace: str, workflow_id: str) -> WorkflowState:
+        state = WorkflowState(namespace=namespace, workflow_id=workflow_id)
+        try:
+            for transition in await (await self._opened()).load(namespace, workflow_id):
+                apply_transition(state, transition)
+        except HistoryDamaged:
+            return state_of(namespace, await self.record(namespace, workflow_id))
+        return state
 
     async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
         return await (await self._opened()).runs(filter, limit, cursor)
@@ -172,3 +190,12 @@ class StoppedFrontend:
 
     def now(self) -> int:
         return self._clock.now()
+
+
+def _state_of(namespace: str, record: Record) -> WorkflowState:
+    if record.damage is not None:
+        return state_of(namespace, record)
+    state = WorkflowState(namespace=namespace, workflow_id=record.workflow_id)
+    for entry in (*record.events, *record.notes):
+        apply(state, entry)
+    return state

@@ -16,6 +16,7 @@
     ├── LimitExceeded           LIMIT_EXCEEDED            a bound that waiting does not lift
     ├── Unavailable             UNAVAILABLE               nobody answered; the request may or may not have been taken
     ├── PermissionDenied        PERMISSION_DENIED
+    ├── HistoryDamaged          HISTORY_DAMAGED           part of the run's history is lost; `run_id` is quarantined
     ├── NondeterminismError     NONDETERMINISM            workflow code did what replay cannot repeat
     ├── InvalidArgument         INVALID_ARGUMENT
     │   └── PayloadTooLarge     PAYLOAD_TOO_LARGE
@@ -185,6 +186,19 @@ class PermissionDenied(PerdureError):
     code: ClassVar[str] = "PERMISSION_DENIED"
 
 
+class HistoryDamaged(PerdureError):
+    """Part of a run's history is lost (damaged on the disk), so it must not go on: `run_id` is quarantined.
+
+    It can be read as far as it is whole, and terminated, so that its workflow id can be used again.
+    """
+
+    code: ClassVar[str] = "HISTORY_DAMAGED"
+
+    def __init__(self, message: str = "", *, run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id: str = run_id
+
+
 class NondeterminismError(PerdureError):
     """Workflow code asked for something its history does not hold, or touched what replay cannot repeat; the run is quarantined."""
 
@@ -242,6 +256,7 @@ ERRORS: Final[tuple[type[PerdureError], ...]] = (
     LimitExceeded,
     Unavailable,
     PermissionDenied,
+    HistoryDamaged,
     NondeterminismError,
     InvalidArgument,
     PayloadTooLarge,

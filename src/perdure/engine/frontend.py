@@ -22,7 +22,7 @@ from perdure.core.requests import AnyRequest, ClientRequest, Report, ReportPart
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.tasks import Task
-from perdure.engine import door
+from perdure.engine import damaged, door
 from perdure.engine.aside import set_aside
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
@@ -49,6 +49,7 @@ from perdure.ports import (
     Subscription,
     TaskKind,
     WorkerIdentity,
+    closing_of,
 )
 
 log = logging.getLogger(__name__)
@@ -381,8 +382,9 @@ class EngineFrontend:
             if wanted == run.run_id:
                 return await self._wait(live, wanted)
             record = await self._store.record(namespace, workflow_id, wanted)
-            if record is not None and record.events and is_closing(record.events[-1]):
-                return result_of(wanted, record.events[-1])
+            last = closing_of(record) if record is not None else None
+            if last is not None:
+                return result_of(wanted, last)
             if not live.uncommitted:
                 raise error_of(not_found(live.state, wanted))
             await self._settled()
@@ -474,9 +476,7 @@ class EngineFrontend:
             raise error_of(not_found(live.state, run_id))
         if run_id and run_id != run.run_id:
             record = await self.record(namespace, workflow_id, run_id)
-            state = WorkflowState(namespace=namespace, workflow_id=workflow_id)
-            for entry in (*record.events, *record.notes):
-                apply(state, entry)
+            state = _state_of(namespace, record)
             assert state.run is not None
             return describe(state, state.run, self._clock.now())
         description = describe(live.state, run, self._clock.now())
@@ -496,3 +496,13 @@ class EngineFrontend:
 
     def now(self) -> int:
         return self._clock.now()
+
+
+def _state_of(namespace: str, record: Record) -> WorkflowState:
+    """The state of a run that is not the current one of its workflow id."""
+    if record.damage is not None:
+        return damaged.state_of(namespace, record)
+    state = WorkflowState(namespace=namespace, workflow_id=record.workflow_id)
+    for entry in (*record.events, *record.notes):
+        apply(state, entry)
+    return state

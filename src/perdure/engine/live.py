@@ -9,6 +9,7 @@ from perdure.core.transition import Transition
 if TYPE_CHECKING:
     import asyncio
 
+    from perdure.core.errors import HistoryDamaged
     from perdure.core.replies import RunResult
     from perdure.core.requests import AnyRequest
     from perdure.engine.updates import Updates
@@ -33,11 +34,13 @@ class HeldWrite(Protocol):
 class LiveWorkflow:
     """`history` holds every event of the current run, or None when it must be read from the store first."""
 
-    __slots__ = ("held", "history", "lost", "offered_at", "state", "uncommitted", "updates", "waiters")
+    __slots__ = ("damage", "held", "history", "lost", "offered_at", "state", "uncommitted", "updates", "waiters")
 
     def __init__(self, state: WorkflowState, history: list[Any] | None) -> None:
         self.state = state
         self.history = history
+        self.damage: HistoryDamaged | None = None
+        """Part of the current run's history is lost: see `engine.damaged`."""
         self.uncommitted = 0
         """Transitions applied here and not yet known to be durable."""
         self.held: HeldWrite | None = None

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from perdure.core import errors
 from perdure.core.description import result_of
-from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
+from perdure.core.errors import HistoryDamaged, PerdureError, ResourceExhausted, Unavailable
 from perdure.core.limits import Limits
 from perdure.core.machine import Outcome, apply, apply_transition, decide
 from perdure.core.machine.claims import workflow_task
@@ -38,6 +38,7 @@ from perdure.core.requests import (
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.transition import Transition, joined
 from perdure.core.volatile import Beat
+from perdure.engine import damaged
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
@@ -47,7 +48,7 @@ from perdure.engine.queries import Queries
 from perdure.engine.relay import Relay
 from perdure.engine.timers import TimerQueue
 from perdure.engine.updates import Updates, lost
-from perdure.ports import Answer, Clock, Store
+from perdure.ports import Answer, Clock, Record, Store
 
 if TYPE_CHECKING:
     import asyncio
@@ -115,8 +116,21 @@ class ShardOwner:
         live = self.find(key)
         if live is not None:
             return live
-        transitions = await self._around.store.load(*key)
+        try:
+            transitions = await self._around.store.load(*key)
+        except HistoryDamaged as damage:
+            record = await self._around.store.record(*key)
+            assert record is not None
+            return self.find(key) or self._set_aside(key, record, damage)
         return self.find(key) or self._fold(key, transitions)
+
+    def _set_aside(self, key: Key, record: Record, damage: HistoryDamaged) -> LiveWorkflow:
+        state = damaged.state_of(key[0], record)
+        state.limits = self._around.limits
+        live = LiveWorkflow(state, None)
+        live.damage = damage
+        self._keep(key, live)
+        return live
 
     def _fold(self, key: Key, transitions: Any) -> LiveWorkflow:
         state = WorkflowState(namespace=key[0], workflow_id=key[1], limits=self._around.limits)
@@ -168,6 +182,9 @@ class ShardOwner:
         around = self._around
         if live.held is not None and type(request) is not ClaimWorkflow and type(request) is not Report:
             self.release(live)
+        if live.damage is not None and not damaged.may_decide(request):
+            self._answer_behind(live, answer, live.damage)
+            return
         if live.updates is not None:
             request = self._with_updates(live, request)
         outcome = decide(live.state, request, around.clock.now())
@@ -178,6 +195,8 @@ class ShardOwner:
         if transition is not None:
             apply_transition(live.state, transition)
             live.append(transition)
+            if live.damage is not None and live.history is not None:
+                live.damage = None  # a run of its own has begun
         for entry in outcome.volatile:
             apply(live.state, entry)
         self._complete_reply(live, request, outcome)

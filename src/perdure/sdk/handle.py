@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable  # noqa: TC003 – read by whoever asks for the hints of a method
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
 
@@ -279,9 +280,12 @@ class Handle(Generic[R_co]):
     async def history(self, *, notes: bool = False) -> list[HistoryEntry]:
         """Every event of the run in order, each with `.id`, `.time`, `.type` and its fields; with `notes`, notes too, where they fell.
 
-        Raises `NotFound`.
+        Of a run whose history is damaged it is what stands before the first entry that is lost, and a `RuntimeWarning` says so. Raises
+        `NotFound`.
         """
         record = await self._client.reach("handle.history()").record(self._client.namespace, self.id, self._pinned)
+        if record.damage is not None:
+            warnings.warn(f"run {record.run_id} of {self.id!r}: {record.damage.reason}", RuntimeWarning, stacklevel=2)
         return entries_of(record, notes=notes)
 
     def __repr__(self) -> str:

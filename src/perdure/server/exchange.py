@@ -14,7 +14,7 @@ from perdure.core.notes import AnyNote
 from perdure.core.payload import ABSENT
 from perdure.core.queries import Query
 from perdure.core.requests import ClientRequest
-from perdure.ports import RunFilter
+from perdure.ports import Damage, RunFilter
 
 QUESTION_BYTES_MAX: Final = 32 * 1024 * 1024
 """One line to the node: a start with a dozen of the largest arguments fits."""
@@ -102,6 +102,8 @@ class RecordPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
     run_id: str
     events: tuple[AnyEvent, ...] = ()
     notes: tuple[AnyNote, ...] = ()
+    damage: Damage | None = None
+    """In the last part."""
 
 
 class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -199,7 +199,9 @@ class _Connection:
         record = await self._frontend.record(question.namespace, question.workflow_id, question.run_id)
         for part in parts_of(record):
             await self._tell(question.id, text_of(part), more=True)
-        await self._tell(question.id, text_of(RecordPart(workflow_id=record.workflow_id, run_id=record.run_id)))
+        await self._tell(
+            question.id, text_of(RecordPart(workflow_id=record.workflow_id, run_id=record.run_id, damage=record.damage))
+        )
 
     async def _tell(self, number: int, text: bytes, *, more: bool = False) -> None:
         if len(text) <= ANSWER_BYTES_MAX:
@@ -232,7 +234,12 @@ def parts_of(record: Record) -> Iterator[RecordPart]:
             part.append(entry)
             size += len(text_of(entry))
             if size >= PART_BYTES_MIN:
-                yield RecordPart(workflow_id=record.workflow_id, run_id=record.run_id, **{name: tuple(part)})
+                yield _part(record, name, part)
                 part, size = [], 0
         if part:
-            yield RecordPart(workflow_id=record.workflow_id, run_id=record.run_id, **{name: tuple(part)})
+            yield _part(record, name, part)
+
+
+def _part(record: Record, name: str, entries: list[Any]) -> RecordPart:
+    fields: dict[str, Any] = {name: tuple(entries)}
+    return RecordPart(workflow_id=record.workflow_id, run_id=record.run_id, **fields)

@@ -145,6 +145,7 @@ class LocalFrontend:
             run_id=parts[-1].run_id,
             events=tuple(event for part in parts for event in part.events),
             notes=tuple(note for part in parts for note in part.notes),
+            damage=parts[-1].damage,
         )
 
     async def describe(self, namespace: str, workflow_id: str, run_id: str = "") -> Description:

@@ -24,13 +24,14 @@ _CHECKED: Final = len(_FRONT) + 8 + 1
 """From this byte on, up to the newline, a line is under its checksum."""
 
 
-class Header(Struct, frozen=True, kw_only=True):
-    """First line of a run: which one it is."""
+class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """First line of a run: which one it is. `damaged`: why the entries end before the run did."""
 
     format: int
     namespace: str
     workflow_id: str
     run_id: str
+    damaged: str = ""
 
 
 class Footer(Struct, frozen=True, kw_only=True):
@@ -77,7 +78,13 @@ _decode: Final = msgspec.json.Decoder(_Line).decode
 def lines_of(namespace: str, record: Record) -> Iterator[bytes]:
     """The lines of one run, each with its newline: header, events, notes, footer."""
     crc = 0
-    header = Header(format=FORMAT, namespace=namespace, workflow_id=record.workflow_id, run_id=record.run_id)
+    header = Header(
+        format=FORMAT,
+        namespace=namespace,
+        workflow_id=record.workflow_id,
+        run_id=record.run_id,
+        damaged=record.damage.reason if record.damage is not None else "",
+    )
     for kind, entries in (("history", (header,)), ("event", record.events), ("note", record.notes)):
         for entry in entries:
             line = _framed(kind, entry)

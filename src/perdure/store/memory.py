@@ -6,7 +6,7 @@ Keeps nothing over a restart and copies nothing, so it is for tests and the simu
 from collections.abc import Sequence
 
 from perdure.core.transition import Transition
-from perdure.ports import CommitResult, Lease, Record, RunFilter, RunPage
+from perdure.ports import CommitResult, DamagedRun, Lease, Record, RunFilter, RunPage
 from perdure.store.leases import Leases
 from perdure.store.records import COMMITTED, draft, record_of
 from perdure.store.visibility import Visibility
@@ -54,6 +54,9 @@ class MemoryStore:
         if row is None:
             return None
         return record_of(row, self._transitions[namespace, workflow_id][row.first : row.last + 1])
+
+    def damaged(self) -> Sequence[DamagedRun]:
+        return ()
 
     async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
         return self._visibility.page(filter, limit, cursor)

@@ -91,6 +91,19 @@ class Visibility:
             return None
         return _find(workflow.rows, run_id) if run_id else workflow.rows[-1]
 
+    def rows(self, namespace: str, workflow_id: str) -> Sequence[RunRow]:
+        """The rows of all runs of a workflow id, oldest first."""
+        workflow = self._workflows.get((namespace, workflow_id))
+        return workflow.rows if workflow is not None else ()
+
+    def mark_damaged(self, namespace: str, workflow_id: str, run_id: str) -> None:
+        """Part of the run's history is lost: while it is open it is listed as quarantined."""
+        row = self.row(namespace, workflow_id, run_id)
+        if row is not None:
+            row.quarantined = True
+            if not row.closed_at:
+                row.status = "quarantined"
+
     def open_workflows(self, shards: Sequence[int]) -> list[tuple[str, str]]:
         """(namespace, workflow id) of every id of these shards whose last run is open or which has messages to deliver."""
         wanted = set(shards)

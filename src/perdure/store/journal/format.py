@@ -15,9 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.transition import Transition
+from perdure.store.journal.fault import Fault
 
-FORMAT: Final = 1
-"""Version of the line format, in the first line of each segment. What reads a version reads all versions below."""
+FORMAT: Final = 2
+"""The newest version of the line format, named in the first line of each segment. What reads a version reads all versions below."""
+FORMAT_PLAIN: Final = 1
+"""What a segment is in that was written line by line and whose header says nothing of other segments."""
 
 FOLDER: Final = "journal"
 KIND_HEAD: Final = b"head"
@@ -30,13 +33,27 @@ _CHECKED: Final = len(_FRONT) + 8 + 1
 """From this byte on, up to the newline, a line is under its CRC."""
 
 
-class Head(Struct, frozen=True, kw_only=True, gc=False):
-    """First line of a segment. `first` is the lowest segment the journal still needed when this one was begun."""
+class Following(Struct, frozen=True, kw_only=True):
+    """What the header of the next segment repeats of the line before it: its number, run id and CRC."""
+
+    seq: int
+    run: str
+    crc: str
+
+
+class Head(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """First line of a segment. `first` is the lowest segment the journal still needed when this one was begun.
+
+    From format 2 on: `lost` says what was found damaged in earlier segments (or, in a segment that was written anew, in this one), and
+    `next`, in one that was written anew, what the next segment's header repeats instead of this one's footer.
+    """
 
     format: int
     shards: int
     store: str
     first: int
+    lost: tuple[Fault, ...] = ()
+    next: Following | None = None
 
 
 class Foot(Struct, frozen=True, kw_only=True, gc=False):

@@ -10,44 +10,45 @@ from perdure.core.shards import SHARDS
 from perdure.ports import AppendFile, Files
 from perdure.store.journal.format import (
     FORMAT,
+    FORMAT_PLAIN,
     KIND_FOOT,
     KIND_HEAD,
     KIND_TRANSITION,
     Body,
     Foot,
     Head,
-    Link,
     control,
     frame,
     segment_name,
 )
+from perdure.store.journal.recovery import JournalEnd
 
 
 class SegmentWriter:
-    """The journal's end. `number` is the newest segment, with `lines` lines in it; `footed` says why its last line is a footer, if it is."""
+    """The journal's end, as `end` says it was found. `store` is the id that a journal without one gets."""
 
-    def __init__(
-        self, files: Files, *, store: str, first: int, number: int, lines: int, link: Link, footed: str, bytes_max: int
-    ) -> None:
+    def __init__(self, files: Files, end: JournalEnd, *, store: str, bytes_max: int) -> None:
         self._files = files
-        self._store = store
-        self._first = first
-        self._number = number
-        self._lines = lines
-        self._link = link
-        self._footed = footed
+        self._store = end.store or store
+        self._first = end.first
+        self._number = end.number
+        self._lines = end.lines
+        self._link = end.link
+        self._footed = end.footed
+        self._lost = end.lost
+        self._unended = end.unended
         self._bytes_max = bytes_max
         self._file: AppendFile | None = None
 
     async def append(self, bodies: Sequence[Body]) -> tuple[int, int, list[bytes]]:
         """Write one group of transitions and make it durable; says in which segment and from which byte on its lines lie."""
         file = await self._room()
-        offset = file.size
+        offset = file.size + self._unended
         return self._number, offset, await self._write(file, KIND_TRANSITION, bodies)
 
     async def finish(self) -> None:
         """Write the footer of a clean stop, unless there is nothing since the last one."""
-        if self._lines and not self._footed:
+        if self._lines and not self._footed and not self._lost:
             await self._foot(self._file or self._open(), "stop")
 
     def close(self) -> None:
@@ -63,12 +64,27 @@ class SegmentWriter:
     async def _room(self) -> AppendFile:
         """The segment to write to: the newest, or its successor when it is full. Every step can be taken up again after `DiskFull`."""
         file = self._file or self._open()
-        if file.size >= self._bytes_max:
+        if self._lost and self._lines:
+            file = self._leave(file)
+        elif file.size >= self._bytes_max:
             file = await self._next(file)
         if not self._lines:
-            head = Head(format=FORMAT, shards=SHARDS, store=self._store, first=self._first)
-            await self._write(file, KIND_HEAD, [control(head)])
+            await self._head(file)
         return file
+
+    async def _head(self, file: AppendFile) -> None:
+        known = FORMAT if self._lost else FORMAT_PLAIN
+        head = Head(format=known, shards=SHARDS, store=self._store, first=self._first, lost=self._lost)
+        await self._write(file, KIND_HEAD, [control(head)])
+        self._lost = ()
+
+    def _leave(self, file: AppendFile) -> AppendFile:
+        """Go on in the next segment, behind bytes that are damaged and stay as they are: the header says whose they were."""
+        following = self._files.open_append(segment_name(self._number + 1))
+        file.close()
+        self._file = following
+        self._number, self._lines, self._footed = self._number + 1, 0, ""
+        return following
 
     async def _next(self, file: AppendFile) -> AppendFile:
         """The successor is made before the footer that promises it: wherever a segment ends in that footer, there must be another."""
@@ -89,7 +105,8 @@ class SegmentWriter:
 
     async def _write(self, file: AppendFile, kind: bytes, bodies: Sequence[Body]) -> list[bytes]:
         lines, link = frame(self._link, self._number, kind, bodies)
-        await file.append(b"".join(lines))
+        await file.append(b"\n" * self._unended + b"".join(lines))
+        self._unended = False
         self._link = link
         self._lines += len(lines)
         self._footed = ""

@@ -9,10 +9,12 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from perdure.core.errors import Unavailable
-from perdure.core.transition import Transition
-from perdure.ports import Chance, Clock, CommitResult, DiskFull, Files, Lease, Record, RunFilter, RunPage, Wake
-from perdure.store.errors import JournalCorrupt, StoreFailed
+from perdure.core.errors import HistoryDamaged, Unavailable
+from perdure.core.transition import RunChange, Transition
+from perdure.ports import Chance, Clock, CommitResult, DamagedRun, DiskFull, Files, Lease, Record, RunFilter, RunPage, Wake
+from perdure.store.errors import StoreFailed
+from perdure.store.journal.damaged import DamagedRuns, as_far_as_whole, reason_of, without, words_of
+from perdure.store.journal.fault import Fault, RunName
 from perdure.store.journal.format import BadLine, parse, run_of, segment_name
 from perdure.store.journal.index import LineIndex, Place
 from perdure.store.journal.recovery import Recovery, recover
@@ -45,6 +47,8 @@ class JournalStore:
         self._visibility = Visibility()
         self._leases = Leases()
         self._recovery = Recovery()
+        self._damaged = DamagedRuns()
+        self._mended: dict[tuple[int, int], Transition] = {}
 
     @property
     def recovery(self) -> Recovery:
@@ -54,34 +58,49 @@ class JournalStore:
     async def open(self) -> None:
         """Take the lock and read the journal.
 
-        Raises `Unavailable` when another process (or store) holds the directory or it cannot be used, `JournalCorrupt` for damage,
+        Damaged runs are named in the log and by `damaged()`; the others go on. Raises `Unavailable` when another process (or store)
+        holds the directory or it cannot be used, `JournalCorrupt` when whole segments are missing or belong to another journal,
         `JournalMismatch` for a journal this version must not touch. After an exception nothing is held and nothing was changed.
         """
         if self._lock is not None or self._writer is not None:
             raise RuntimeError("a JournalStore is opened once")
         lock = self._files.lock()
-        self._index, self._visibility = LineIndex(), Visibility()  # an earlier attempt may have read half a journal
+        self._forget()  # an earlier attempt may have read half a journal
         try:
-            end, self._recovery = recover(self._files, self._clock, self._keep)
+            opened = recover(self._files, self._clock, self._keep, again=self._forget)
         except OSError as error:
             lock.cancel()
             raise Unavailable(f"the journal cannot be opened: {error}") from error
         except BaseException:
             lock.cancel()
             raise
+        self._recovery = opened.report
         self._clock.not_before(self._recovery.newest)
         self._lock = lock
-        self._leases = Leases(floor=end.link.seq)  # a lease of an earlier process is below it, whatever it wrote
-        self._writer = SegmentWriter(
-            self._files,
-            store=end.store or self._chance.token(),
-            first=end.first,
-            number=end.number,
-            lines=end.lines,
-            link=end.link,
-            footed=end.footed,
-            bytes_max=self._segment_bytes_max,
-        )
+        self._leases = Leases(floor=opened.end.link.seq)  # a lease of an earlier process is below it, whatever it wrote
+        self._mended = opened.mended
+        self._set_aside(self._recovery.faults)
+        self._writer = SegmentWriter(self._files, opened.end, store=self._chance.token(), bytes_max=self._segment_bytes_max)
+
+    def _forget(self) -> None:
+        self._index, self._visibility = LineIndex(), Visibility()
+
+    def _set_aside(self, faults: Sequence[Fault]) -> None:
+        """Keep every run of whose history something is lost from going on, and say so."""
+        for fault in faults:
+            _log.error("journal: %s", words_of(fault))
+            for run in fault.runs:
+                if not self._visibility.rows(run.namespace, run.workflow_id):
+                    self._hold_place(fault, run)
+                self._damaged.add(run, reason_of(fault))
+                self._visibility.mark_damaged(run.namespace, run.workflow_id, run.run_id)
+                _log.error("journal: run %s of workflow %r is quarantined: %s", run.run_id, run.workflow_id, reason_of(fault))
+
+    def _hold_place(self, fault: Fault, run: RunName) -> None:
+        """Give a run of which no line is whole a place in listings, and its workflow id one that must be cleared before it is used."""
+        if run.workflow_id:
+            nothing = Transition(workflow_id=run.workflow_id, namespace=run.namespace, runs=(RunChange(run_id=run.run_id),))
+            self._keep(nothing, fault.segment, fault.offset, fault.length)
 
     async def close(self) -> None:
         """Write the footer (unless a write failed before), let go of files and lock. Idempotent."""
@@ -145,33 +164,55 @@ class JournalStore:
         return self._index.holds((namespace, workflow_id))
 
     async def load(self, namespace: str, workflow_id: str) -> Sequence[Transition]:
-        """Raises `JournalCorrupt` when a line is no longer what was written."""
-        return tuple(self._read(self._index.places((namespace, workflow_id))))
+        """See `ports.Store`. Lines that are no longer what was written are found here too."""
+        whole = [found for found in self._read(namespace, workflow_id) if found is not None]
+        damaged = self._damaged.of(namespace, workflow_id)
+        if not damaged:
+            return tuple(whole)
+        last = self._visibility.row(namespace, workflow_id)
+        if last is not None and last.run_id in damaged:
+            raise HistoryDamaged(
+                f"run {last.run_id} of workflow {workflow_id!r} is quarantined: {damaged[last.run_id]}", run_id=last.run_id
+            )
+        return tuple(rest for found in whole if (rest := without(found, damaged)) is not None)
 
-    def _read(self, places: Iterator[Place]) -> Iterator[Transition]:
-        for place in places:
+    def _read(self, namespace: str, workflow_id: str, first: int = 0, last: int | None = None) -> Iterator[Transition | None]:
+        """Transitions number `first` to `last` of a workflow id; None in the place of one that is damaged."""
+        for number, place in enumerate(self._index.places((namespace, workflow_id), first, last), first):
             name = segment_name(place.segment)
             text = self._files.read(name, place.offset, place.length)
             try:
-                line = parse(text.removesuffix(b"\n"))
+                yield parse(text.removesuffix(b"\n")).t
             except BadLine as bad:
-                raise JournalCorrupt(
-                    f"the line at byte {place.offset} of {name} has changed since it was written: {bad}",
-                    segment=name,
-                    offset=place.offset,
-                ) from bad
-            assert line.t is not None
-            yield line.t
+                mended = self._mended.get((place.segment, place.offset))
+                if mended is None:
+                    self._rotten(namespace, workflow_id, number, place, bad)
+                yield mended
+
+    def _rotten(self, namespace: str, workflow_id: str, number: int, place: Place, bad: BadLine) -> None:
+        """A line that was whole when it was written or first read is so no more: its runs are damaged from now on."""
+        fault = Fault(segment=place.segment, offset=place.offset, length=place.length, why=str(bad))
+        for row in self._visibility.rows(namespace, workflow_id):
+            if row.first <= number <= row.last and row.run_id not in self._damaged.of(namespace, workflow_id):
+                run = RunName(namespace=namespace, workflow_id=workflow_id, run_id=row.run_id)
+                self._damaged.add(run, reason_of(fault))
+                self._visibility.mark_damaged(namespace, workflow_id, row.run_id)
+                _log.error("journal: run %s of workflow %r is quarantined: %s", row.run_id, workflow_id, reason_of(fault))
+
+    def damaged(self) -> Sequence[DamagedRun]:
+        return self._damaged.all()
 
     async def open_workflows(self, shards: Sequence[int]) -> Sequence[tuple[str, str]]:
         return self._visibility.open_workflows(shards)
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record | None:
-        """Raises `JournalCorrupt` when a line is no longer what was written."""
         row = self._visibility.row(namespace, workflow_id, run_id)
         if row is None:
             return None
-        return record_of(row, self._read(self._index.places((namespace, workflow_id), row.first, row.last)))
+        found = list(self._read(namespace, workflow_id, row.first, row.last))
+        reason = self._damaged.of(namespace, workflow_id).get(row.run_id)
+        record = record_of(row, (transition for transition in found if transition is not None))
+        return record if reason is None else as_far_as_whole(record, reason)
 
     async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
         return self._visibility.page(filter, limit, cursor)
