@@ -72,7 +72,7 @@ class AppendFile(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes that are durable."""
+        """Bytes that are durable, without room set aside behind them."""
         ...
 
     async def append(self, data: bytes) -> None:
@@ -84,7 +84,7 @@ class AppendFile(Protocol):
         ...
 
     def close(self) -> None:
-        """Wait for an append that is under way, then let go of the file. Idempotent."""
+        """Wait for an append that is under way, give back unused room, let go of the file. Idempotent."""
         ...
 
 
@@ -107,10 +107,11 @@ class Files(Protocol):
         """Cut a file and make the cut durable."""
         ...
 
-    def open_append(self, name: str) -> AppendFile:
+    def open_append(self, name: str, *, room: int = 0) -> AppendFile:
         """Open or make a file (and its folder) for appending; making one is durable (directory fsync) when this returns.
 
-        Raises `DiskFull`.
+        `room`: so many bytes at a time are set aside for it, as zeros behind its last byte, because a sync that need not make a file
+        longer is faster. Where that cannot be done, appends go on without. Raises `DiskFull`.
         """
         ...
 

@@ -163,8 +163,8 @@ class CountingFiles:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.files, name)
 
-    def open_append(self, name: str) -> Any:
-        file, outer = self.files.open_append(name), self
+    def open_append(self, name: str, *, room: int = 0) -> Any:
+        file, outer = self.files.open_append(name, room=room), self
 
         class Counted:
             size = property(lambda self: file.size)

@@ -46,7 +46,7 @@ class Bench:
         return files
 
     def store(self, files: SimulatedFiles, **options: Any) -> JournalStore:
-        return JournalStore(files, StillClock(), SeededChance(1), **options)
+        return JournalStore(files, StillClock(), SeededChance(1), **{"room_bytes": 0} | options)
 
     def transition(self, workflow: str, number: int, payload: bytes = b'"x"') -> Transition:
         """Event `number` of the only run of `workflow`; number 1 starts it."""

@@ -42,8 +42,11 @@ class TurnClock:
 class JournalAgainstMemory(RuleBasedStateMachine):
     """What is acknowledged is in both; what a crash left open is there as a prefix of what was sent, and then in both."""
 
-    @initialize(seed=st.integers(0, 2**32), segment=st.sampled_from([600, 3000, 1_000_000]))
-    def begin(self, seed: int, segment: int) -> None:
+    @initialize(
+        seed=st.integers(0, 2**32), segment=st.sampled_from([600, 3000, 1_000_000]), room=st.sampled_from([0, 700, 5000])
+    )
+    def begin(self, seed: int, segment: int, room: int) -> None:
+        self.room = room
         self.runner = asyncio.Runner()
         self.files = SimulatedFiles(random.Random(seed), TurnClock(), sync_us=(1, 4))
         self.segment = segment
@@ -54,7 +57,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         self.open()
 
     def open(self) -> None:
-        self.store = JournalStore(self.files, TurnClock(), self.chance, segment_bytes_max=self.segment)
+        self.store = JournalStore(self.files, TurnClock(), self.chance, segment_bytes_max=self.segment, room_bytes=self.room)
         self.runner.run(self.store.open())
         self.lease = self.runner.run(self.store.acquire("n", range(SHARDS)))
 

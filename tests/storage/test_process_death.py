@@ -54,7 +54,7 @@ asyncio.run(main())
 
 
 def journal(path: Path, **options) -> JournalStore:
-    return JournalStore(LocalFiles(path, **options), RealClock(), RealChance(), segment_bytes_max=20_000)
+    return JournalStore(LocalFiles(path, **options), RealClock(), RealChance(), segment_bytes_max=20_000, room_bytes=0)
 
 
 def child(path: Path, inline_below: int = 0) -> subprocess.Popen[str]:

@@ -72,7 +72,7 @@ class _Reading:
     def truncate(self, name: str, size: int) -> None:
         """A torn tail stays where it is; nobody reads it."""
 
-    def open_append(self, name: str) -> AppendFile:
+    def open_append(self, name: str, *, room: int = 0) -> AppendFile:  # noqa: ARG002  nothing is opened
         raise AssertionError(f"{name} is only read here")
 
     def lock(self) -> Wake:

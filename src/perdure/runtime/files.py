@@ -4,6 +4,7 @@ A failed sync is final: the kernel may have dropped the pages it could not write
 """
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import os
@@ -67,7 +68,7 @@ class LocalFiles:
         finally:
             os.close(descriptor)
 
-    def open_append(self, name: str) -> "LocalFile":
+    def open_append(self, name: str, *, room: int = 0) -> "LocalFile":
         path = self._directory / name
         try:
             make_directory(path.parent)
@@ -77,7 +78,7 @@ class LocalFiles:
         try:
             if not os.fstat(descriptor).st_size:  # new, or made by a process that did not get to the next line
                 sync_directory(path.parent)
-            return LocalFile(descriptor, name, inline_below=self._inline_below)
+            return LocalFile(descriptor, name, inline_below=self._inline_below, room=room)
         except BaseException:
             os.close(descriptor)
             raise
@@ -111,11 +112,12 @@ _Order = tuple[bytes, "asyncio.Future[None]", asyncio.AbstractEventLoop]
 class LocalFile:
     """`ports.AppendFile`. Writes and syncs in a thread of its own, or, if small and the loop is idle, on the loop's thread."""
 
-    def __init__(self, descriptor: int, name: str, *, inline_below: int = 0) -> None:
+    def __init__(self, descriptor: int, name: str, *, inline_below: int = 0, room: int = 0) -> None:
         self._descriptor = descriptor
         self._name = name
         self._inline_below = inline_below
-        self._size = os.fstat(descriptor).st_size
+        self._size = self._reserved = os.fstat(descriptor).st_size
+        self._room = room
         self._failure = ""
         self._took_s = 0.0
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
@@ -149,6 +151,9 @@ class LocalFile:
             self._thread.join()
             self._thread = None
         if self._descriptor >= 0:
+            if self._reserved > self._size and not self._failure:
+                with contextlib.suppress(OSError):  # what is left of the room hurts nobody
+                    os.ftruncate(self._descriptor, self._size)
             os.close(self._descriptor)
             self._descriptor = -1
             self._failure = self._failure or "it is closed"
@@ -189,14 +194,27 @@ class LocalFile:
 
     def _put(self, data: bytes) -> None:
         offset = self._size
+        if self._room and offset + len(data) > self._reserved:
+            self._reserve(offset + len(data))
         written = os.pwrite(self._descriptor, data, offset)
         if written < len(data):
             rest = memoryview(data)
             while written < len(data):
                 written += os.pwrite(self._descriptor, rest[written:], offset + written)
 
+    def _reserve(self, end: int) -> None:
+        """Set room aside from the end of the file on. Becomes durable with the append that needs it."""
+        try:
+            os.posix_fallocate(self._descriptor, self._size, end - self._size + self._room)
+            self._reserved = end + self._room
+        except (OSError, AttributeError):  # no room for so much, a file system that cannot, or a platform without
+            if os.fstat(self._descriptor).st_size > self._size:
+                os.ftruncate(self._descriptor, self._size)
+            self._room = 0
+
     def _cut_back(self) -> None:
         """Take away what a failed write left, durably: nothing may stand behind the next append when that one is torn."""
+        self._reserved = self._size
         try:
             os.ftruncate(self._descriptor, self._size)
             sync(self._descriptor)

@@ -45,10 +45,11 @@ class SimulatedFiles:
     def truncate(self, name: str, size: int) -> None:
         contents = self._find(name)
         del contents.written[size:]
-        contents.durable = min(contents.durable, size)
+        contents.durable = contents.end = min(contents.durable, size)
+        contents.length = min(contents.length, size)
 
-    def open_append(self, name: str) -> "SimulatedFile":
-        return SimulatedFile(self, self._contents.setdefault(name, _Contents()), name)
+    def open_append(self, name: str, *, room: int = 0) -> "SimulatedFile":
+        return SimulatedFile(self, self._contents.setdefault(name, _Contents()), name, room)
 
     def lock(self) -> "_Lock":
         if self._lock is not None:
@@ -101,28 +102,36 @@ class SimulatedFiles:
         return contents
 
     def _tear(self, contents: "_Contents") -> None:
-        """Keep any prefix of what was not synced; sectors of it may hold zeros, because disks write them in any order."""
-        unsynced = len(contents.written) - contents.durable
-        if not unsynced:
-            return
-        del contents.written[contents.durable + self._random.randint(0, unsynced) :]
-        if self._random.random() < 0.5:
-            self._zero_sectors(contents)
-        contents.durable = len(contents.written)
+        """Keep a part of what was not synced: where the file grew any prefix, and sectors of it may hold zeros, because disks write
+        them in any order; in room that was there before any sectors of it, the file as long as it was or is.
+        """
+        durable, end = contents.durable, contents.end
+        if end > durable and contents.length > durable:
+            self._zero_sectors(contents, end, self._random.choice((0.0, 0.3, 1.0)))
+            if len(contents.written) > contents.length and self._random.random() < 0.5:
+                del contents.written[contents.length :]
+        elif end > durable:
+            kept = durable + self._random.randint(0, end - durable)
+            if kept < end or self._random.random() < 0.5:
+                del contents.written[kept:]
+            if self._random.random() < 0.5:
+                self._zero_sectors(contents, kept, 0.3)
+        contents.durable = contents.end = contents.length = len(contents.written)
 
-    def _zero_sectors(self, contents: "_Contents") -> None:
+    def _zero_sectors(self, contents: "_Contents", end: int, share: float) -> None:
         start = contents.durable
-        while start < len(contents.written):
-            end = min(len(contents.written), start + SECTOR - start % SECTOR)
-            if self._random.random() < 0.3:
-                contents.written[start:end] = bytes(end - start)
-            start = end
+        while start < end:
+            stop = min(end, start + SECTOR - start % SECTOR)
+            if self._random.random() < share:
+                contents.written[start:stop] = bytes(stop - start)
+            start = stop
 
 
 class SimulatedFile:
     """`ports.AppendFile` of a `SimulatedFiles`."""
 
-    def __init__(self, files: SimulatedFiles, contents: "_Contents", name: str) -> None:
+    def __init__(self, files: SimulatedFiles, contents: "_Contents", name: str, room: int) -> None:
+        self._room = room
         self._files = files
         self._contents = contents
         self._name = name
@@ -141,18 +150,30 @@ class SimulatedFile:
             self._check()
             raise DiskFull("no room to write")
         self._failure = "an append was abandoned"  # until it ends well
-        self._contents.written += self._files.short(data) if fault == "write" else data
+        self._put(self._files.short(data) if fault == "write" else data)
         await self._files.delay()
         if self._files.power != self._power:
             raise OSError(errno.EIO, "the power was cut", self._name)
         if fault is not None:
             self._failure = f"a {fault} failed"
             raise OSError(errno.EIO, self._failure, self._name)
-        self._contents.durable = len(self._contents.written)
+        self._contents.durable = self._contents.end
+        self._contents.length = len(self._contents.written)
         self._files.syncs += 1
         self._failure = ""
 
+    def _put(self, data: bytes) -> None:
+        contents = self._contents
+        contents.end = contents.durable + len(data)
+        missing = contents.end - len(contents.written)
+        if missing > 0:
+            contents.written += bytes(missing + self._room)
+        contents.written[contents.durable : contents.end] = data
+
     def close(self) -> None:
+        if not self._failure and self._files.power == self._power:
+            del self._contents.written[self._contents.durable :]
+            self._contents.length = self._contents.durable
         self._failure = self._failure or "it is closed"
 
     def _check(self) -> None:
@@ -163,13 +184,15 @@ class SimulatedFile:
 
 
 class _Contents:
-    """One file: what reads see, and how much of it is durable."""
+    """One file: what reads see; how much of it is durable data; where data ends; how long the file is durably, room included."""
 
-    __slots__ = ("durable", "written")
+    __slots__ = ("durable", "end", "length", "written")
 
     def __init__(self) -> None:
         self.written = bytearray()
         self.durable = 0
+        self.end = 0
+        self.length = 0
 
 
 class _Lock:

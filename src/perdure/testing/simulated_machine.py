@@ -59,6 +59,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     wire_us: int = 3_000
     lose_answers: float = 0.0
     segment_bytes_max: int = 1 << 20
+    room_bytes: int = 4_096
     sync_us: tuple[int, int] = (0, 0)
 
 
@@ -109,7 +110,9 @@ class Machine:
         self._broker = UnkindBroker(random.Random(self.chance.getrandbits(60)), self.clock, self.setup.unkindness)
         self._broker.is_kind = self.is_kind
         node = Node(
-            JournalStore(self.disk, self.clock, chance, segment_bytes_max=self.setup.segment_bytes_max),
+            JournalStore(
+                self.disk, self.clock, chance, segment_bytes_max=self.setup.segment_bytes_max, room_bytes=self.setup.room_bytes
+            ),
             self._broker,
             self.clock,
             chance,

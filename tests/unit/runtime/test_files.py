@@ -217,3 +217,61 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path) -> None:
     for name in ("plain", "plain/below", "locked"):
         with pytest.raises(Unavailable, match=name):
             LocalFiles(tmp_path / name).lock()
+
+
+@BOTH_WAYS
+def test_room_is_set_aside_and_given_back(tmp_path, inline_below) -> None:
+    """Behind what was appended stand zeros, so many at a time; closing takes them away, and opening again finds the end."""
+
+    async def run() -> None:
+        files = LocalFiles(tmp_path, inline_below=inline_below)
+        file = files.open_append("x", room=5_000)
+        await file.append(b"a" * 100)
+        assert (file.size, files.size("x")) == (100, 5_100)
+        assert files.read("x", 100, 10_000) == bytes(5_000)
+        for _ in range(60):
+            await file.append(b"b" * 100)
+        assert file.size == 6_100 < files.size("x")
+        file.close()
+        assert files.size("x") == 6_100
+        assert files.read("x", 0, 10_000) == b"a" * 100 + b"b" * 6_000
+
+    asyncio.run(run())
+
+
+def test_without_room_for_room_appends_go_on(tmp_path, monkeypatch) -> None:
+    """A disk with place for the bytes but not for what should be set aside behind them takes the bytes."""
+
+    def refuse(descriptor, offset, length):
+        raise OSError(errno.ENOSPC, "no space")
+
+    async def run() -> None:
+        files = LocalFiles(tmp_path)
+        monkeypatch.setattr(os, "posix_fallocate", refuse)
+        file = files.open_append("x", room=5_000)
+        await file.append(b"abc")
+        assert files.read("x", 0, 100) == b"abc"
+        file.close()
+
+    asyncio.run(run())
+
+
+def test_a_failed_write_gives_the_room_back_too(tmp_path, monkeypatch) -> None:
+    """What a write left is cut back to the last good byte; the next one sets room aside anew."""
+
+    async def run() -> None:
+        files = LocalFiles(tmp_path)
+        file = files.open_append("x", room=5_000)
+        await file.append(b"abc")
+        pwrite = os.pwrite
+        monkeypatch.setattr(os, "pwrite", short_then(errno.ENOSPC, []))
+        with pytest.raises(DiskFull):
+            await file.append(b"defghi")
+        assert files.read("x", 0, 10_000) == b"abc"
+        monkeypatch.setattr(os, "pwrite", pwrite)
+        await file.append(b"xyz")
+        assert files.read("x", 0, 6) == b"abcxyz"
+        file.close()
+        assert files.size("x") == 6
+
+    asyncio.run(run())

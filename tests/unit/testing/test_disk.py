@@ -100,3 +100,43 @@ def test_the_lock_is_held_by_one_until_given_back_or_dead() -> None:
     with pytest.raises(Unavailable):
         files.lock()
     again.cancel()
+
+
+def test_in_room_that_is_there_any_sectors_of_a_write_may_be_missing() -> None:
+    """A crash leaves the file as long as it was; sectors of what was being written hold the zeros that stood there, or the bytes."""
+
+    def left(seed: int) -> bytes:
+        async def run() -> bytes:
+            files = SimulatedFiles(random.Random(seed), TurnClock(), sync_us=(5, 5))
+            file = files.open_append("f", room=8_000)
+            await file.append(b"s" * 700)
+            assert (file.size, files.size("f")) == (700, 8_700)
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(file.append(b"p" * 2000))
+                await asyncio.sleep(0)
+                files.crash()
+                task.cancel()
+            return files.read("f", 0, 10_000)
+
+        return asyncio.run(run())
+
+    found = [left(seed) for seed in range(40)]
+    for data in found:
+        assert (len(data), data[:700], data[2700:].strip(b"\0")) == (8_700, b"s" * 700, b"")
+        for index in range(701, 2700):
+            assert data[index] == data[index - 1] or index % 512 == 0
+    kinds = {bytes(sorted(set(data[700:2700]))) for data in found}
+    assert kinds == {b"\0", b"p", b"\0p"}
+
+
+def test_unused_room_is_given_back_at_close() -> None:
+    """A file that is closed ends with its last byte."""
+
+    async def run() -> None:
+        files = SimulatedFiles(random.Random(1))
+        file = files.open_append("f", room=100)
+        await file.append(b"abc")
+        file.close()
+        assert files.read("f", 0, 1000) == b"abc"
+
+    asyncio.run(run())

@@ -27,7 +27,7 @@ from perdure.store.journal.recovery import JournalEnd
 class SegmentWriter:
     """The journal's end, as `end` says it was found. `store` is the id that a journal without one gets."""
 
-    def __init__(self, files: Files, end: JournalEnd, *, store: str, bytes_max: int) -> None:
+    def __init__(self, files: Files, end: JournalEnd, *, store: str, bytes_max: int, room: int = 0) -> None:
         self._files = files
         self._store = end.store or store
         self._first = end.first
@@ -38,6 +38,7 @@ class SegmentWriter:
         self._lost = end.lost
         self._unended = end.unended
         self._bytes_max = bytes_max
+        self._room_bytes = min(room, bytes_max)
         self._file: AppendFile | None = None
 
     async def append(self, bodies: Sequence[Body]) -> tuple[int, int, list[bytes]]:
@@ -58,7 +59,7 @@ class SegmentWriter:
             self._file = None
 
     def _open(self) -> AppendFile:
-        self._file = self._files.open_append(segment_name(self._number))
+        self._file = self._files.open_append(segment_name(self._number), room=self._room_bytes)
         return self._file
 
     async def _room(self) -> AppendFile:
@@ -80,7 +81,7 @@ class SegmentWriter:
 
     def _leave(self, file: AppendFile) -> AppendFile:
         """Go on in the next segment, behind bytes that are damaged and stay as they are: the header says whose they were."""
-        following = self._files.open_append(segment_name(self._number + 1))
+        following = self._files.open_append(segment_name(self._number + 1), room=self._room_bytes)
         file.close()
         self._file = following
         self._number, self._lines, self._footed = self._number + 1, 0, ""
@@ -88,7 +89,7 @@ class SegmentWriter:
 
     async def _next(self, file: AppendFile) -> AppendFile:
         """The successor is made before the footer that promises it: wherever a segment ends in that footer, there must be another."""
-        following = self._files.open_append(segment_name(self._number + 1))
+        following = self._files.open_append(segment_name(self._number + 1), room=self._room_bytes)
         try:
             await self._foot(file, "roll")
         except BaseException:

@@ -24,6 +24,8 @@ from perdure.store.records import COMMITTED, draft, record_of
 from perdure.store.visibility import Visibility
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
+ROOM_BYTES: Final = 4 * 1024 * 1024
+"""So much is set aside behind the last line at a time, and given back at a clean stop and when a segment is full."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -34,11 +36,20 @@ class JournalStore:
     A segment that has reached `segment_bytes_max` is followed by a new one before the next group; a group is never divided.
     """
 
-    def __init__(self, files: Files, clock: Clock, chance: Chance, *, segment_bytes_max: int = SEGMENT_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        chance: Chance,
+        *,
+        segment_bytes_max: int = SEGMENT_BYTES_MAX,
+        room_bytes: int = ROOM_BYTES,
+    ) -> None:
         self._files = files
         self._clock = clock
         self._chance = chance
         self._segment_bytes_max = segment_bytes_max
+        self._room_bytes = room_bytes
         self._turn = asyncio.Lock()
         self._lock: Wake | None = None
         self._writer: SegmentWriter | None = None
@@ -80,7 +91,9 @@ class JournalStore:
         self._leases = Leases(floor=opened.end.link.seq)  # a lease of an earlier process is below it, whatever it wrote
         self._mended = opened.mended
         self._set_aside(self._recovery.faults)
-        self._writer = SegmentWriter(self._files, opened.end, store=self._chance.token(), bytes_max=self._segment_bytes_max)
+        self._writer = SegmentWriter(
+            self._files, opened.end, store=self._chance.token(), bytes_max=self._segment_bytes_max, room=self._room_bytes
+        )
 
     def _forget(self) -> None:
         self._index, self._visibility = LineIndex(), Visibility()
