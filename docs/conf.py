@@ -1,6 +1,12 @@
 """How the documentation is built: `make docs`, or `python -m sphinx -W docs dist/docs`."""
 
 from importlib.metadata import version as version_of
+from pathlib import Path
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
 
 project = "perdure"
 author = "The perdure authors"
@@ -23,3 +29,22 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_preserve_defaults = True
 autoclass_content = "both"
+
+
+class Rules(Directive):
+    """Lists every rule with its tests, as they stand when the page is built: `perdure rules` in a page."""
+
+    def run(self) -> list[nodes.Node]:
+        from perdure.proof.page import page
+        from perdure.proof.standing import RESULTS, read_results, standings
+
+        root = Path(__file__).parents[1]
+        left = root / RESULTS
+        found = standings(read_results(left) if left.exists() else {}, root / "tests", root)
+        section = nodes.Element()
+        self.state.nested_parse(StringList(page(found), "perdure rules"), self.content_offset, section, match_titles=True)
+        return section.children
+
+
+def setup(app: Sphinx) -> None:
+    app.add_directive("perdure-rules", Rules)

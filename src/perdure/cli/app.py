@@ -44,6 +44,7 @@ _COMMANDS: Final = (
     ("doctor", "perdure.cli.doctor:doctor", "See whether a node will run well here."),
     ("journal", "perdure.cli.journal:app", "Work with a data directory."),
     ("bench", "perdure.cli.bench:app", "Measure."),
+    ("rules", "perdure.cli.rules:rules", "List what perdure promises and how its proofs stand."),
     ("sim", "perdure.cli.sim:sim", "Run a whole node under virtual time and one seed."),
 )
 
