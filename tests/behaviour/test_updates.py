@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from perdure import Limits, activity, workflow
+from perdure import Limits, Retry, activity, workflow
 from perdure.core import commands as cm
 from perdure.core.requests import ClaimWorkflow, Commands, ReleaseWorkflow, Report
 from perdure.errors import (
@@ -250,6 +250,57 @@ async def test_an_update_without_a_worker_waits(any_house: Any) -> None:
                 await handle.update("add", "pen", update_id="u")
         app.register(Shop)
         assert (await waiting, await twice) == (1, 1)
+
+
+async def test_describe_shows_updates_that_wait(house: Any) -> None:
+    """How many, and which for longest."""
+    async with house() as app:
+        handle = await app.client.start("Shop", id="a")
+        waiting = [await sent(handle, "add", "pen"), await sent(handle, "order", "x")]
+        (item,) = [item for item in (await handle.describe()).pending if item.kind == "update"]
+        assert (item.name, item.state) == ("add", "2 waiting for the run's code, this one for longest")
+        app.register(Shop, pass_gate)
+        await asyncio.gather(*waiting)
+        assert not [item for item in (await handle.describe()).pending if item.kind == "update"]
+
+
+@workflow(retry=Retry(max_attempts=2, initial=0.05, jitter=0))
+class Stubborn:
+    """Fails once, then answers."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    @workflow.run
+    async def run(self) -> int:
+        if workflow.info().attempt == 1:
+            await pass_gate("first")
+            raise OutOfStockError("once")
+        await workflow.wait_until(lambda: self.asked)
+        return workflow.info().attempt
+
+    @workflow.update
+    def ask(self) -> int:
+        self.asked = True
+        return workflow.info().attempt
+
+    @workflow.update
+    async def stay(self) -> None:
+        await workflow.wait_until(lambda: False)
+
+
+@pytest.mark.scenario(31)
+async def test_updates_outlive_a_failed_attempt_of_the_run(any_house: Any) -> None:
+    """One whose handler runs is cut off; one that comes while the next attempt waits for its time is taken by that."""
+    GATES["first"] = asyncio.Event()
+    async with any_house(Stubborn, pass_gate) as app:
+        handle = await app.client.start(Stubborn.run(), id="a")
+        cut = await handle.start_update(Stubborn.stay())
+        GATES["first"].set()
+        with pytest.raises(Unavailable):
+            await cut.result()
+        assert await handle.update(Stubborn.ask()) == 2
+        assert await handle.result() == 2
 
 
 async def test_a_stopping_node_tells_whoever_waits(any_house: Any) -> None:

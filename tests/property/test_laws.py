@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from perdure.core import commands as cm
 from perdure.core import requests as rq
-from perdure.core.events import RunLimits, is_input
+from perdure.core.events import RunLimits, UpdateBody, is_input
 from perdure.core.failure import Failure
 from perdure.core.limits import Limits
 from perdure.core.machine import Outcome
-from perdure.core.replies import ActivityClaimed, Rejection, Reported, RunStarted, Taken, WorkflowClaimed
+from perdure.core.machine.updates import standing
+from perdure.core.replies import ActivityClaimed, Rejection, Reported, RunStarted, Taken, UpdateResult, WorkflowClaimed
 from perdure.core.retry import RetryPolicy
 from perdure.testing.machine import sole_owner
 from perdure.testing.machine.laws import durable
@@ -28,6 +29,7 @@ BUILDS = st.sampled_from(["b1", "b2"])
 BOUNDS = st.sampled_from([0, 0, 5, 40])
 LIVES = st.sampled_from([0, 7, 30])
 OLD_RUN = st.booleans()
+UPDATES = st.sampled_from(["u1", "u2", "u3", "u4"])
 
 POLICIES = st.sampled_from(
     [
@@ -57,6 +59,8 @@ KINDS = [
     "stop activity",
     "version",
     "effect",
+    "update",
+    "update end",
     "child",
 ]
 
@@ -90,6 +94,12 @@ def commands(draw: Any, length: int, *, sound: bool = False) -> Any:
             return cm.MarkVersion(at=at, change_id="c", version=1)
         case "effect":
             return cm.RecordSideEffect(at=at, result=text("x"))
+        case "update":
+            return cm.AcceptUpdate(at=at, name="up", update_id=draw(UPDATES), fed_at=draw(BOUNDS))
+        case "update end":
+            if draw(st.booleans()):
+                return cm.CompleteUpdate(at=at, update_id=draw(UPDATES), target=target)
+            return cm.FailUpdate(at=at, update_id=draw(UPDATES), target=target, failure=draw(FAILURES))
         case _:
             return cm.RequestChild(at=at, workflow_type="toy")
 
@@ -186,6 +196,70 @@ class Laws(RuleBasedStateMachine):
     def signal(self, signal_id: str, old: bool) -> None:
         body = rq.SignalBody(name="go", signal_id=signal_id or self.fresh("x"))
         self.bring(rq.SignalWorkflow(workflow_id="w", signal=body, run_id=self.run_id(True) if old else ""))
+
+    @rule(update_id=UPDATES, old=OLD_RUN)
+    def update(self, update_id: str, old: bool) -> None:
+        """One that is remembered stands in a run that has accepted it, open or ended; a new one waits, or the run is closed."""
+        reply = self.bring(
+            rq.UpdateWorkflow(workflow_id="w", update_id=update_id, name="up", run_id=self.run_id(True) if old else "")
+        )
+        known = update_id in self.owner.state.update_ids
+        assert isinstance(reply, UpdateResult) == known
+        if isinstance(reply, UpdateResult):
+            found = standing(reply.run_id, update_id, self.owner.histories[reply.run_id])
+            assert found is not None
+            assert found.command == reply.command
+            assert found.status != "accepted" or self.owner.run.updates
+
+    @precondition(lambda self: self.is_open)
+    @rule(data=st.data(), lives_for=LIVES, split=st.booleans())
+    def careful_update(self, data: Any, lives_for: int, split: bool) -> None:
+        """A worker takes one that waits, for its sake alone if need be, and ends it at once or leaves it open; another is ended."""
+        run = self.owner.run
+        update_id = data.draw(UPDATES)
+        waiting = (UpdateBody(update_id=update_id, name="up"),)
+        self.claims_with(waiting, lives_for)
+        if run.claim is None or run.claim.build_id != "b1":
+            return
+        at = run.last_input
+        asked: list[Any] = [
+            cm.CompleteUpdate(at=at, update_id=known, target=number) for number, known in list((run.updates or {}).items())[:1]
+        ]
+        if update_id not in self.owner.state.update_ids:
+            asked.append(cm.AcceptUpdate(at=at, name="up", update_id=update_id, fed_at=self.owner.now))
+            if not split:
+                asked.append(cm.FailUpdate(at=at, update_id=update_id, target=-len(asked), failure=data.draw(FAILURES)))
+        refused = () if len(asked) > 1 else (rq.RefusedUpdate(update_id=update_id, failure=data.draw(FAILURES)),)
+        reply = self.bring(
+            rq.Report(
+                workflow_id="w",
+                run_id=run.run_id,
+                worker=run.claim.worker,
+                build_id="b1",
+                based_on=run.length,
+                decided=run.decided,
+                nonce=self.fresh("n"),
+                token=run.claim.token,
+                steps=(rq.Commands(commands=tuple(asked)),),
+                refused=refused,
+                waiting=waiting,
+            )
+        )
+        assert reply.accepted
+        assert not reply.updates
+
+    def claims_with(self, waiting: tuple[UpdateBody, ...], lives_for: int) -> None:
+        self.bring(
+            rq.ClaimWorkflow(
+                workflow_id="w",
+                run_id=self.run_id(False),
+                worker="ann",
+                token=self.fresh("t"),
+                build_id="b1",
+                lives_for=lives_for,
+                waiting=waiting,
+            )
+        )
 
     @rule(request_id=st.sampled_from(["c1", "c2", ""]))
     def cancel(self, request_id: str) -> None:

@@ -12,7 +12,7 @@ from perdure.core.state import ActivityState, ChildState, ExternalState, RunStat
 class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing a run waits for. Instants are microseconds; 0 = none.
 
-    `kind`: activity, start, timer, update (`name` is its id), child, external_signal, external_cancel, decision, build, resume; of a closed run: delivery.
+    `kind`: activity, start, timer, update (`name`: the id of an accepted one, the name of one that waits), child, external_signal, external_cancel, decision, build, resume; of a closed run: delivery.
     """
 
     kind: str

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Iterator
 from functools import lru_cache
 from typing import Any, Final, get_args
 
+from msgspec.structs import replace
+
 from perdure.core.description import Description, describe, result_of
 from perdure.core.errors import NotFound, PerdureError, Unavailable
 from perdure.core.limits import LIMITS, Limits
@@ -480,6 +482,8 @@ class EngineFrontend:
             assert state.run is not None
             return describe(state, state.run, self._clock.now())
         description = describe(live.state, run, self._clock.now())
+        if live.updates is not None:
+            description = replace(description, pending=description.pending + live.updates.pending())
         if live.uncommitted:  # what it says leaves only when it is durable
             if live.held is not None:
                 self._owner((namespace, workflow_id)).release(live)

@@ -7,11 +7,11 @@ is answered behind the commit of what the answer says.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from perdure.core.description import Pending
 from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
 from perdure.core.events import (
     CLOSING_KINDS,
     AnyEvent,
-    ContinuedAsNew,
     Reset,
     UpdateAccepted,
     UpdateBody,
@@ -114,6 +114,18 @@ class Updates:
     def _open(self) -> Iterator[WaitingUpdate]:
         return (waiting for waiting in self._waiting.values() if not waiting.settled)
 
+    def pending(self) -> tuple[Pending, ...]:
+        """What waits, for people: one line, however many there are."""
+        names = [waiting.body.name for waiting in self._open()]
+        if not names:
+            return ()
+        state = (
+            "waiting for the run's code"
+            if len(names) == 1
+            else f"{len(names)} waiting for the run's code, this one for longest"
+        )
+        return (Pending(kind="update", name=names[0], state=state),)
+
     # ------------------------------------------------------------------------------------------------------------- deciding
 
     def decided(self, request: AnyRequest, reply: object, transition: Transition | None) -> None:
@@ -159,7 +171,7 @@ class Updates:
     def _closed(self, run_id: str, closing: AnyEvent, transition: Transition) -> None:
         """A run has ended: what waits goes on to its successor when there is one, else it is over, like the handlers that ran."""
         last = transition.runs[-1]
-        goes_on = isinstance(closing, ContinuedAsNew) or any(isinstance(event, Reset) for event in last.events)
+        goes_on = bool(getattr(closing, "next_run_id", "")) or any(isinstance(event, Reset) for event in last.events)
         over = Unavailable(f"run {run_id} ended before it had taken the update: send it again, under the same update id")
         for update_id, waiting in list(self._waiting.items()):
             if waiting.settled or waiting.run_id != run_id:

@@ -24,7 +24,7 @@ from perdure.core.description import Description
 from perdure.core.errors import InvalidArgument
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
-from perdure.core.requests import AnyRequest
+from perdure.core.requests import AnyRequest, UpdateWorkflow
 from perdure.node import Node
 from perdure.ports import (
     Answer,
@@ -341,6 +341,10 @@ class _NotHolding:
         self._env.holding(self._is_activity)
 
 
+async def _awaited(future: "asyncio.Future[T]") -> T:
+    return await future
+
+
 class _WaitingFrontend:
     """`ports.Frontend` whose waits let time move; all else goes straight through."""
 
@@ -353,7 +357,11 @@ class _WaitingFrontend:
         self._frontend.send(request, answer)
 
     def call(self, request: AnyRequest) -> "asyncio.Future[Any]":
-        return self._frontend.call(request)
+        answered = self._frontend.call(request)
+        if not isinstance(request, UpdateWorkflow):
+            return answered
+        # It waits for the run's code, and that may begin, or go on, only later. Whoever called owns the task, and ends it with its wait.
+        return asyncio.get_running_loop().create_task(self._wait(_awaited(answered)))
 
     def subscribe(self, queue: str, kind: TaskKind, worker: WorkerIdentity, deliver: Deliver, credits: int) -> Subscription:
         return self._frontend.subscribe(queue, kind, worker, deliver, credits)

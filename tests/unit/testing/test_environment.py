@@ -54,6 +54,23 @@ async def approval(name: str, patience: float = 3 * DAY) -> str:
 
 
 @workflow
+class Account:
+    def __init__(self) -> None:
+        self.balance = 0
+
+    @workflow.run
+    async def run(self) -> int:
+        await workflow.wait_until(lambda: self.balance >= 10)
+        return self.balance
+
+    @workflow.update
+    async def pay(self, amount: int) -> int:
+        await asyncio.sleep(3 * DAY)
+        self.balance += amount
+        return self.balance
+
+
+@workflow
 async def retrying() -> int:
     return await flaky()
 
@@ -383,6 +400,25 @@ async def test_it_works_under_another_runner_of_tests(anyio_backend):
 @pytest.fixture(params=["asyncio"])
 def anyio_backend(request):
     return request.param
+
+
+def test_time_moves_for_who_waits_for_an_update():
+    """For its answer, and for its acceptance where the run begins only later; one nobody will ever take is said to be stuck."""
+
+    async def body(env):
+        env.register(Account)
+        began = env.now()
+        handle = await env.client.start(Account.run(), id="a", start_delay=DAY)
+        assert await handle.update(Account.pay(4)) == 4
+        assert env.now() - began == timedelta(days=4)
+        assert await (await handle.start_update(Account.pay(6))).result() == 10
+        assert await handle.result() == 10
+        paused = await env.client.start(Account.run(), id="b")
+        await paused.pause()
+        with pytest.raises(perdure.testing.StuckError):
+            await paused.update(Account.pay(1))
+
+    in_environment(body)
 
 
 def test_time_cannot_be_moved_backwards_and_a_naive_start_is_refused():
