@@ -121,6 +121,8 @@ def _started(state: WorkflowState, event: ev.Started) -> None:
     run.bytes = size_of(event.input)
     state.run = run
     state.start_request_id = event.request_id
+    if state.kin is not None and not event.continued_from:
+        state.kin = None  # another chain begins
     if event.parent is not None:
         _child_of(state, event)
 
@@ -282,8 +284,8 @@ def _plain_command(state: WorkflowState, event: ev.CommandEvent) -> None:
 
 
 def _close(state: WorkflowState, run: RunState, event: Any) -> None:
-    if run.children is not None or state.kin is not None:
-        _hand_down(state, run, event)
+    if run.children is not None and _is_followed(event):
+        _hand_down(state, run.children)
     run.children = run.externals = None
     run.closing = event
     run.status = "continued" if isinstance(event, ev.ContinuedAsNew) else event.type
@@ -298,12 +300,14 @@ def _close(state: WorkflowState, run: RunState, event: Any) -> None:
     run.updates = run.owed = None
 
 
-def _hand_down(state: WorkflowState, run: RunState, event: Any) -> None:
-    """Children outlive a run that continues as new: the chain's last close is the one that matters to them."""
-    if not isinstance(event, ev.ContinuedAsNew):
-        state.kin = None
-        return
-    for child in (run.children or {}).values():
+def _is_followed(closing: Any) -> bool:
+    """Another run of the chain begins in the same transition."""
+    return bool(getattr(closing, "next_run_id", ""))
+
+
+def _hand_down(state: WorkflowState, children: dict[int, ChildState]) -> None:
+    """Children outlive a run that another one follows: the chain's last close is the one that matters to them."""
+    for child in children.values():
         if child.event.on_parent_close != "abandon":
             state.kin = state.kin or {}
             state.kin[child.request_id] = child

@@ -157,29 +157,32 @@ def is_wanted(state: WorkflowState, delivery: Delivery) -> bool:
 # ------------------------------------------------------------------------------------------------------------------ closing
 
 
-def leave_behind(draft: Draft, *, goes_on: bool = False) -> None:
+def leave_behind(draft: Draft, *, goes_on: bool = False, point: int = -1) -> None:
     """The run closes with what `draft` holds: its children are told, its parent hears of it, and what it still owes goes to the outbox.
 
-    `goes_on`: the chain does, so that neither children nor parent are concerned yet.
+    `goes_on`: the chain does, so that neither children nor parent are concerned yet. With `point` it goes on in a run reset to that event:
+    what was asked for up to there is that run's now, and children asked for behind it are taken back.
     """
     state, run = draft.state, draft.run
-    children, externals = _open_at_the_end(draft)
+    children, externals = _open_at_the_end(draft, point)
     for child in children:
-        if not child.run_id and (goes_on or child.event.on_parent_close == "abandon"):
+        if not child.run_id and ((goes_on and point < 0) or child.event.on_parent_close == "abandon"):
             _leave(draft, start_of(state, run, child))
         if child.cancel is not None:
             _leave(draft, cancel_of(state, child))
+        if point >= 0:
+            _end_child(draft, child, "terminate")
     if not goes_on:
         for child in (*(state.kin or {}).values(), *children):
-            _end_child(draft, child)
+            _end_child(draft, child, child.event.on_parent_close)
         if run.started.parent is not None:
             _report(draft, run.started.parent)
     for external in externals:
         _leave(draft, external_of(state, run, external))
 
 
-def _open_at_the_end(draft: Draft) -> tuple[list[ChildState], list[ExternalState]]:
-    """Children and messages without an answer, with what the draft itself asks and answers."""
+def _open_at_the_end(draft: Draft, point: int) -> tuple[list[ChildState], list[ExternalState]]:
+    """Children and messages asked for behind `point` and without an answer, with what the draft itself asks and answers."""
     run = draft.run
     children = dict(run.children or {})
     externals = dict(run.externals or {})
@@ -197,13 +200,14 @@ def _open_at_the_end(draft: Draft) -> tuple[list[ChildState], list[ExternalState
         elif isinstance(event, ev.AnswerEvent):
             children.pop(event.command, None)
             externals.pop(event.command, None)
-    return list(children.values()), list(externals.values())
+    return [child for number, child in children.items() if number > point], [
+        external for number, external in externals.items() if number > point
+    ]
 
 
-def _end_child(draft: Draft, child: ChildState) -> None:
+def _end_child(draft: Draft, child: ChildState, policy: ev.OnParentClose) -> None:
     """What the close of its parent means for a child. One that was asked to stop is left to clean up."""
-    policy = child.event.on_parent_close
-    if policy == "abandon" or child.cancel is not None:
+    if child.event.on_parent_close == "abandon" or child.cancel is not None:
         return
     state, key, reason = draft.state, f"{child.request_id}:end", f"its parent {draft.state.workflow_id} has closed"
     if policy == "cancel":
@@ -281,6 +285,8 @@ def delivered(state: WorkflowState, request: MessagesDelivered, now: int) -> Dec
 def settled(state: WorkflowState, now: int, *, messages: tuple[str, ...], children: tuple[str, ...] = ()) -> Decided:
     """Note which of these are owed no more; the others never were, or were noted before."""
     run = state.run
+    if run is not None and run.closing is not None:
+        children = ()  # the chain has closed: it has told them
     done = tuple(key for key in messages if state.outgoing is not None and key in state.outgoing)
     gone = tuple(key for key in children if state.kin is not None and key in state.kin)
     if run is None or not (done or gone):

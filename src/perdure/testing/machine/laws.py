@@ -11,6 +11,8 @@ import msgspec
 from perdure.core.events import (
     AnswerEvent,
     AnyEvent,
+    ChildClosed,
+    ChildStarted,
     ClosingEvent,
     CommandEvent,
     Started,
@@ -120,6 +122,8 @@ def _check_answer(history: Sequence[AnyEvent], event: AnswerEvent) -> None:
     asked = history[event.command - 1] if 0 < event.command <= len(history) else None
     must("answered", isinstance(asked, CommandEvent), f"event {event.id} answers {event.command}, which asked for nothing")
     answers = [e.id for e in history if isinstance(e, AnswerEvent) and e.command == event.command]
+    if isinstance(event, ChildClosed):  # the one answer that comes behind another
+        answers = [number for number in answers if not isinstance(history[number - 1], ChildStarted)]
     must("answered", not answers, f"event {event.id} answers {event.command} once more, after {answers}")
 
 

@@ -49,6 +49,8 @@ class SoleOwner:
         self.published: dict[Key, Task] = {}
         self.deliveries: dict[Key, Delivery] = {}
         """Messages to other runs, sent and not taken away by whoever delivers them."""
+        self.answered: set[Key] = set()
+        """Messages whose answers are on their way."""
         self.cancels: list[tuple[str, CancelNotice]] = []
         self._wakes: list[tuple[int, int, Waker]] = []
         self._serial = count()
@@ -83,7 +85,7 @@ class SoleOwner:
         self._complete(request, decided)
         if self.checked:
             must("fold", durable(self.state) == durable(self.folded), f"after {type(request).__name__}")
-            check_woken(self.state, self.now, {*self.published, *self.deliveries}, self.wakes)
+            check_woken(self.state, self.now, {*self.published, *self.deliveries, *self.answered}, self.wakes)
             check_waiting(self.folded.run)
         return decided
 
