@@ -39,12 +39,13 @@ class FamilyError(AssertionError):
 
 
 class Family:
-    """`answers` are on their way back to whoever asked; a crash loses them."""
+    """`answers` are on their way back to whoever asked; a crash loses them. `checked`: the laws are held against every step (by default
+    in every fourth family)."""
 
-    def __init__(self, seed: int, *, checked: bool = True) -> None:
+    def __init__(self, seed: int, *, checked: bool | None = None) -> None:
         self.random = Random(seed)
         self.seed = seed
-        self.checked = checked
+        self.checked = seed % 4 == 0 if checked is None else checked
         self.owners: dict[str, SoleOwner] = {}
         self.answers: list[Any] = []
         self.refused: set[str] = set()
