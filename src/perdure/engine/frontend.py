@@ -379,8 +379,11 @@ class EngineFrontend:
             if run is None:
                 raise error_of(not_found(live.state, run_id))
             wanted = run_id or run.run_id
-            if wanted == run.run_id and run.closing is not None and not live.uncommitted:
-                return result_of(wanted, run.closing)
+            if wanted == run.run_id and run.closing is not None:
+                if not live.uncommitted:
+                    return result_of(wanted, run.closing)
+                await self._settled()  # its end, or only a note behind that: nobody would wake a waiter
+                continue
             if wanted == run.run_id:
                 return await self._wait(live, wanted)
             record = await self._store.record(namespace, workflow_id, wanted)

@@ -436,8 +436,7 @@ class ShardOwner:
         """After a restart: what workers of a dead owner process held is lost, everything due is set to wake, tasks are offered."""
         state, around = live.state, self._around
         run = state.run
-        for delivery in deliveries_of(state, asking=True):
-            around.relay.send(delivery)
+        self._ask_again(live)
         if run is None or run.closing is not None:
             return
         for activity in list(run.activities.values()):
@@ -462,6 +461,18 @@ class ShardOwner:
             if task.command:
                 around.exits.publish(task)
         self.offer(live)
+
+    def _ask_again(self, live: LiveWorkflow, error: BaseException | None = None) -> None:
+        """Send what the workflow id owes to others, once all it holds is durable: it may have been asked for something new meanwhile."""
+        if live.held is not None:
+            self.release(live)
+        if live.lost or error is not None:
+            return
+        if live.uncommitted:
+            self._around.committer.append(Barrier(lambda _reply, error: self._ask_again(live, error), None, None))
+            return
+        for delivery in deliveries_of(live.state, asking=True):
+            self._around.relay.send(delivery)
 
     def live_workflows(self) -> Iterator[LiveWorkflow]:
         yield from list(self.open.values())

@@ -11,6 +11,7 @@ from perdure.testing.workloads.duplicates import Duplicates
 from perdure.testing.workloads.endings import Endings
 from perdure.testing.workloads.fan_out import FanOut
 from perdure.testing.workloads.heartbeats import Heartbeats
+from perdure.testing.workloads.households import Households
 from perdure.testing.workloads.interruptions import Interruptions
 from perdure.testing.workloads.juggling import Juggling
 from perdure.testing.workloads.orders import Orders
@@ -34,4 +35,5 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     Juggling(),
     Endings(),
     Updates(),
+    Households(),
 )
