@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure import activity, errors, workflow
+from perdure import Retry, activity, errors, workflow
 from perdure.errors import ChildWorkflowError, InvalidArgument, WorkflowCancelled, WorkflowTerminated
 
 
@@ -82,6 +82,32 @@ async def test_a_failed_child_raises_its_own_exception(any_house) -> None:
     """The class and text of the child; what it was is in the cause."""
     async with any_house(asks, refuses) as app:
         assert await app.client.execute(asks("no")) == ["no", "refuses", "error", 1]
+
+
+@workflow
+async def fails_at_first() -> int:
+    if workflow.info().attempt < 3:
+        raise Refused("not yet")
+    return workflow.info().attempt
+
+
+@workflow
+async def insists(attempts: int) -> tuple[int, int]:
+    patient = fails_at_first.options(retry=Retry(initial=0.001, max_attempts=attempts))
+    try:
+        return await patient(), 0
+    except Refused as error:
+        cause: Any = error.__cause__
+        return 0, cause.attempts
+
+
+async def test_a_child_that_is_tried_again_is_one_child(any_house, t) -> None:
+    """The parent hears of the last attempt only, and how many there were."""
+    async with any_house(insists, fails_at_first) as app:
+        handle = await app.client.start(insists(3))
+        assert await handle.result() == (3, 0)
+        assert await t.types(handle) == ["started", "child_requested", "child_started", "child_closed", "completed"]
+        assert await app.client.execute(insists(2)) == (0, 2)
 
 
 @workflow(timeout=0.05)

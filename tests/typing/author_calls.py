@@ -231,7 +231,7 @@ async def mistakes(order: Order) -> None:
     await workflow.start_child(fulfil(order), 3)  # error
     await workflow.external(3).cancel()  # error
     await workflow.external("x").signal(3)  # error
-    fulfil.options(retry=3)  # error
+    fulfil.options(retries=3)  # error
     Retry(attempts=3)  # error
     Retry(max_attempts="3")  # error
     Retry(non_retryable=(3,))  # error

@@ -154,6 +154,7 @@ class ChildClosed(AnswerEvent, frozen=True, kw_only=True, omit_defaults=True, gc
     run_id: str
     result: Payload = ABSENT
     failure: Failure | None = None
+    attempts: int = 1
 
 
 class ExternalSignalDelivered(

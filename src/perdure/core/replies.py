@@ -113,6 +113,8 @@ class RunResult(Reply, kw_only=True, omit_defaults=True, gc=False, tag="run_resu
     failure: Failure | None = None
     reason: str = ""
     next_run_id: str = ""
+    attempts: int = 1
+    """To a parent: how often its child was tried."""
 
 
 UpdateStatus = Literal["accepted", "completed", "failed", "rejected"]

@@ -187,6 +187,7 @@ def _request(
         keywords=keywords,
         queue=definition.queue,
         timeout=definition.timeout,
+        retry=definition.retry,
         on_parent_close=on_parent_close,
     )
 
@@ -225,14 +226,14 @@ def _error(name: str, answer: ChildClosed | ChildStartFailed) -> Exception:
     about = f"child workflow {name} ({answer.workflow_id})"
     if answer.status == "failed" and answer.failure is not None:
         own = to_raisable(answer.failure)
-        reason = ChildWorkflowError(f"{about} failed", name=name, attempts=1)
+        reason = ChildWorkflowError(f"{about} failed", name=name, attempts=answer.attempts)
         reason.__cause__ = own.__cause__  # the chain goes on behind it: a non-retryable cause stays one
         own.__cause__ = reason
         return own
     if answer.status == "timed_out":
-        return ChildWorkflowError(f"{about} passed its timeout", name=name, attempts=1, kind="timed_out")
+        return ChildWorkflowError(f"{about} passed its timeout", name=name, attempts=answer.attempts, kind="timed_out")
     kind: Any = answer.status
-    return ChildWorkflowError(f"{about} was {kind}", name=name, attempts=1, kind=kind)
+    return ChildWorkflowError(f"{about} was {kind}", name=name, attempts=answer.attempts, kind=kind)
 
 
 def _running(verb: str) -> WorkflowContext:

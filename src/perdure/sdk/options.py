@@ -111,6 +111,8 @@ class WorkflowCallOptions(TypedDict, total=False):
     """Where runs start unless the start says otherwise; of a child, None: its parent's queue."""
     timeout: Duration | None
     """Bound on a run from start to close."""
+    retry: Retry | None
+    """How a failed run is tried again; None: not at all."""
 
 
 class WorkflowOptions(WorkflowCallOptions, total=False):
@@ -118,8 +120,6 @@ class WorkflowOptions(WorkflowCallOptions, total=False):
 
     name: str | None
     """The type name; None: the function's."""
-    retry: Retry | None
-    """How a failed run is tried again; None: not at all."""
 
 
 def identifier(value: str, what: str) -> str:

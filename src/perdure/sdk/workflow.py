@@ -103,7 +103,7 @@ class Workflow(Generic[P, R]):
         return Call(self, args, kwargs)
 
     def options(self, **changes: Unpack[WorkflowCallOptions]) -> "Workflow[P, R]":
-        """The same workflow with another queue or timeout, for one call or many. A key left out keeps its value, None takes it away.
+        """The same workflow with other options, for one call or many. A key left out keeps its value, None takes it away.
 
         Raises `InvalidArgument` for a value out of its bounds.
         """
@@ -115,6 +115,8 @@ class Workflow(Generic[P, R]):
             copy.queue = "" if queue is None else identifier(queue, "queue")
         if "timeout" in changes:
             copy.timeout = bound(changes["timeout"], "timeout")
+        if "retry" in changes:
+            copy.retry = retry_policy(changes["retry"])
         return copy
 
     def begin(self, context: WorkflowContext | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:

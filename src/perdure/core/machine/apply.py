@@ -284,7 +284,7 @@ def _plain_command(state: WorkflowState, event: ev.CommandEvent) -> None:
 
 
 def _close(state: WorkflowState, run: RunState, event: Any) -> None:
-    if run.children is not None and _is_followed(event):
+    if run.children is not None and isinstance(event, ev.ContinuedAsNew):
         _hand_down(state, run.children)
     run.children = run.externals = None
     run.closing = event
@@ -300,13 +300,8 @@ def _close(state: WorkflowState, run: RunState, event: Any) -> None:
     run.updates = run.owed = None
 
 
-def _is_followed(closing: Any) -> bool:
-    """Another run of the chain begins in the same transition."""
-    return bool(getattr(closing, "next_run_id", ""))
-
-
 def _hand_down(state: WorkflowState, children: dict[int, ChildState]) -> None:
-    """Children outlive a run that another one follows: the chain's last close is the one that matters to them."""
+    """Children outlive a run that continues as new: the chain's last close is the one that matters to them."""
     for child in children.values():
         if child.event.on_parent_close != "abandon":
             state.kin = state.kin or {}

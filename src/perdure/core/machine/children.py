@@ -40,6 +40,7 @@ def stands(state: WorkflowState, request: ChildStands, now: int) -> Decided:
                 run_id=outcome.run_id,
                 result=outcome.result,
                 failure=outcome.failure,
+                attempts=outcome.attempts,
             )
         )
     fail_if_too_long(draft)

@@ -16,7 +16,7 @@ from perdure.core.description import result_of
 from perdure.core.failure import Failure
 from perdure.core.machine.outcome import Decided, Draft, only
 from perdure.core.notes import Delivered
-from perdure.core.replies import RunStarted, Taken
+from perdure.core.replies import RunResult, RunStarted, Taken
 from perdure.core.requests import (
     AnyRequest,
     ChildRefused,
@@ -231,9 +231,14 @@ def _leave(draft: Draft, delivery: Delivery) -> None:
     draft.deliver(delivery)
 
 
+def ended(started: ev.Started, closing: object) -> RunResult:
+    """How a child has ended, as its parent is told."""
+    return replace(result_of(started.run_id, closing), attempts=started.attempt)
+
+
 def _report(draft: Draft, parent: ev.ParentLink) -> None:
     started = draft.run.started
-    outcome = result_of(started.run_id, draft.events[-1])
+    outcome = ended(started, draft.events[-1])
     if outcome.next_run_id:
         return  # it is tried again, or was reset: the parent waits for the chain
     report = ChildStands(

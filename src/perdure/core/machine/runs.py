@@ -2,11 +2,10 @@
 
 from typing import Final
 
-from perdure.core.description import result_of
 from perdure.core.events import CancelRequested, RunLimits, SignalReceived, Started, Terminated, TimedOut
 from perdure.core.limits import Limits
 from perdure.core.machine.attributes import beyond
-from perdure.core.machine.messages import leave_behind
+from perdure.core.machine.messages import ended, leave_behind
 from perdure.core.machine.outcome import Decided, Draft, Outcome, Waker, only
 from perdure.core.machine.targets import current_run, open_run
 from perdure.core.replies import Rejection, RunStarted, Taken
@@ -48,7 +47,7 @@ def _known_child(state: WorkflowState, request: StartWorkflow) -> Outcome | None
         return None
     if state.start_request_id != request.request_id:
         return only(RunStarted(run_id=begun, attached=True, superseded=True))
-    outcome = None if run.closing is None else result_of(run.run_id, run.closing)
+    outcome = None if run.closing is None else ended(run.started, run.closing)
     return only(RunStarted(run_id=begun, attached=True, outcome=outcome))
 
 
