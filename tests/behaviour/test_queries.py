@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Worker, activity, workflow
+from perdure import Limits, Worker, activity, workflow
 from perdure.core import events as ev
 from perdure.errors import (
     ApplicationError,
@@ -473,15 +473,14 @@ async def test_a_query_waits_in_vain_when_the_run_is_quarantined_meanwhile(house
         BUILD["extra"] = False
 
 
-async def test_too_many_queries_wait(house, monkeypatch) -> None:
+async def test_too_many_queries_wait(house) -> None:
     """At the bound the next one is refused with its name; those that wait are not touched."""
-    monkeypatch.setattr("perdure.engine.queries.QUERIES_MAX", 3)
-    async with house(Cart, step) as app:
+    async with house(Cart, step, limits=Limits(queries_waiting_max=3)) as app:
         handle = await app.client.start(Cart.run(), queue="elsewhere")
         waiting = [asyncio.create_task(handle.query("stage", timeout=20)) for _ in range(3)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        with pytest.raises(ResourceExhausted, match="queries_max"):
+        with pytest.raises(ResourceExhausted, match="queries_waiting_max"):
             await handle.query("stage")
         async with Worker(app.client, queue="elsewhere", workflows=[Cart]):
             assert await asyncio.gather(*waiting) == ["running"] * 3

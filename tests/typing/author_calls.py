@@ -9,11 +9,12 @@ from random import Random
 from typing import Any, Literal, assert_type
 from uuid import UUID
 
+from perdure import Client, Handle
 from perdure.errors import ActivityError, ApplicationError, ResourceExhausted
 from perdure.sdk.activity import Activity, activity
 from perdure.sdk.call import Call
 from perdure.sdk.child import ChildHandle
-from perdure.sdk.client import Client
+from perdure.sdk.handlers import QueryCall, SignalCall, UpdateCall
 from perdure.sdk.options import Retry
 from perdure.sdk.update_handle import UpdateHandle
 from perdure.sdk.workflow import Workflow, workflow
@@ -194,6 +195,104 @@ async def updates(client: Client) -> None:
     print(total)
 
 
+@workflow
+class Cart:
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+    @workflow.run
+    async def run(self, user: str, limit: int = 3) -> list[str]:
+        await workflow.wait_until(lambda: len(self.items) >= limit)
+        await workflow.wait_until(workflow.all_handlers_finished)
+        assert_type(self.size(), int)
+        assert_type(await self.checkout("code"), bytes)
+        self.add(user, count=2)
+        await self.add_later(user)
+        await workflow.wait_until("x")  # error
+        self.add(3)  # error
+        return self.items
+
+    @workflow.signal
+    def add(self, item: str, count: int = 1) -> None:
+        self.items += [item] * count
+
+    @workflow.signal(name="later")
+    async def add_later(self, item: str) -> None:
+        self.items.append(item)
+
+    @workflow.query
+    def size(self, *, of: str | None = None) -> int:
+        return len(self.items) + len(of or "")
+
+    @workflow.query(name="first")
+    def first_item(self, default: str) -> str:
+        return self.items[0] if self.items else default
+
+    @workflow.update
+    async def checkout(self, code: str) -> bytes:
+        return code.encode()
+
+    @checkout.validator
+    def _check_checkout(self, code: str) -> None:
+        if not code:
+            raise ValueError
+
+    @workflow.update(name="clear-all")
+    def clear(self) -> int:
+        return len(self.items)
+
+
+@workflow(name="till", queue="tills", timeout=3)
+class Till(Cart):
+    @workflow.signal
+    def add(self, item: str, count: int = 1) -> None:
+        self.items += [item.upper()] * count
+
+
+async def handlers(client: Client) -> None:
+    handle = await client.start(Cart.run("ann", limit=4), id="cart", queue="x")
+    assert_type(handle, Handle[list[str]])
+    assert_type(await client.execute(Till.run("ann")), list[str])
+    assert_type(await client.start(Cart.run, "ann", 3), Handle[list[str]])
+    assert_type(Cart.add("x", count=2), SignalCall)
+    assert_type(Cart.size(), QueryCall[int])
+    assert_type(Cart.checkout("x"), UpdateCall[bytes])
+    assert_type(Cart(), Cart)
+    await handle.signal(Cart.add("x"), signal_id="s")
+    await handle.signal(Cart.add, "x", signal_id="s")
+    await handle.signal(Cart.add_later("x"))
+    await handle.signal("add", "x")
+    await handle.signal("add", value="x")
+    await handle.signal("add")
+    assert_type(await handle.query(Cart.size(of="x"), timeout=3), int)
+    assert_type(await handle.query(Cart.size), int)
+    assert_type(await handle.query(Cart.first_item, "none"), str)
+    assert_type(await handle.query(Till.first_item("none"), timeout=timedelta(seconds=1)), str)
+    assert_type(await handle.query("size", 1, 2), Any)
+    assert_type(await handle.update(Cart.checkout("x"), update_id="u"), bytes)
+    assert_type(await handle.update(Cart.checkout, "x"), bytes)
+    assert_type(await handle.update(Cart.clear()), int)
+    assert_type(await handle.update("checkout", "x"), Any)
+    assert_type(await client.signal_with_start(Cart.run("ann"), Cart.add("x"), id="cart"), Handle[list[str]])
+    await client.start(Cart.run(3))  # error
+    await client.start(Cart.run, 3)  # error
+    await client.start(Cart)  # error
+    Cart.add(3)  # error
+    Cart.add("x", times=3)  # error
+    Cart.size(3)  # error
+    Cart.checkout()  # error
+    await handle.signal(Cart.size())  # error
+    await handle.signal(Cart.add, 3)  # error
+    await handle.signal(Cart.add)  # error
+    await handle.query(Cart.add("x"))  # error
+    await handle.query(Cart.first_item)  # error
+    await handle.query(Cart.first_item, 3)  # error
+    await handle.query(Cart.size(), timeout="3")  # error
+    await handle.update(Cart.size())  # error
+    wrong: str = await handle.query(Cart.size())  # error
+    print(wrong)
+
+
 async def mistakes(order: Order) -> None:
     await charge()  # error
     await charge("order")  # error
@@ -249,3 +348,9 @@ def bad_definitions() -> None:
     workflow(timeout="3")  # error
     workflow(lambda: 3)  # error
     workflow(Payments())  # error
+    workflow(3)  # error
+    workflow.run(lambda self: 3)  # error
+    workflow.signal(3)  # error
+    workflow.signal(queue="x")  # error
+    workflow.query(name=3)  # error
+    workflow(frozen=True)  # error

@@ -18,6 +18,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Signals no decision has covered yet: `LimitExceeded`."""
     updates_waiting_max: int = 1_000
     """Updates that wait for one run's code: `ResourceExhausted`."""
+    queries_waiting_max: int = 10_000
+    """Queries that wait for an answer, of all runs of a node: `ResourceExhausted`."""
     message_commands_max: int = 1_000
     """More commands in one message are refused; a larger decision travels in parts."""
     decision_commands_max: int = 10_000

@@ -32,14 +32,16 @@ class TakeQuery(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
 class QueryTaken(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The question, and what it is to be answered from.
 
-    A warm run will do that has been fed event `needed` and whose commands are all committed. Else `events` tell the run from its first
-    event on; of an open one the inputs up to `covered` are fed.
+    A warm run will do that has been fed event `needed`, has seen the decision `decided` (as it stands on `based_on` in events) and
+    whose commands are all committed. Else `events` tell the run from its first event on; of an open one the inputs up to `covered` are
+    fed.
     """
 
     query_id: str
     query: Query
     run_id: str
     needed: int = 0
+    decided: int = 0
     covered: int = 0
     events: tuple[AnyEvent, ...] = ()
 

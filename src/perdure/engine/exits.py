@@ -23,6 +23,10 @@ class Exits:
         """Offer a task; true when a worker was handed it at once."""
         return self._broker.publish(task)
 
+    def is_served(self, queue: str) -> bool:
+        """True when somebody takes workflow tasks of a queue, and queries with them."""
+        return self._broker.served(queue, "workflow")
+
     def notify(self, worker: str, notice: CancelNotice) -> None:
         """Tell a worker; one that is gone needs no telling."""
         reach = self._workers.get(worker)

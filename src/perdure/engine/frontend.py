@@ -108,7 +108,13 @@ class EngineFrontend:
         self.timers = TimerQueue(self._clock, self._bring, self._matters)
         held = HeldStarts(self._clock)
         self.queries = Queries(
-            self._clock, self.exits, self.committer, lambda key: self._owner(key).load(key), self._find, self.record
+            self._clock,
+            self.exits,
+            self.committer,
+            lambda key: self._owner(key).load(key),
+            self._find,
+            self.record,
+            self._limits.queries_waiting_max,
         )
         around = Surroundings(
             self._store,
@@ -338,6 +344,7 @@ class EngineFrontend:
         subscription = self._broker.subscribe(queue, kind, worker.worker, deliver, credits)
         if kind == "workflow":
             self.offer_again(queue)
+            self.queries.served(queue)
         return subscription
 
     def offer_again(self, queue: str) -> None:

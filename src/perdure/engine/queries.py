@@ -31,8 +31,6 @@ from perdure.engine.live import LiveWorkflow
 from perdure.engine.pending import Barrier
 from perdure.ports import Answer, Clock, Record
 
-QUERIES_MAX: Final = 10_000
-"""Queries waiting at once; more are refused with `ResourceExhausted`."""
 AGAIN_US: Final = 1_000_000
 """So long after an offer nobody took up, a query is offered again, to any worker."""
 TAKEN_AGAIN_US: Final = 3_000_000
@@ -55,7 +53,9 @@ class Queries:
         load: Callable[[Key], Awaitable[LiveWorkflow]],
         find: Callable[[Key], LiveWorkflow | None],
         record: Callable[[str, str, str], Awaitable[Record]],
+        waiting_max: int,
     ) -> None:
+        self._waiting_max = waiting_max
         self._clock = clock
         self._exits = exits
         self._committer = committer
@@ -71,8 +71,8 @@ class Queries:
 
     async def ask(self, query: Query) -> QueryReply:
         """The answer. Raises `Unavailable` when none comes in time, `NotFound`, `NondeterminismError` for a quarantined run."""
-        if len(self._asked) >= QUERIES_MAX:
-            raise ResourceExhausted(f"{QUERIES_MAX:,} queries are waiting already (queries_max)")
+        if len(self._asked) >= self._waiting_max:
+            raise ResourceExhausted(f"{self._waiting_max:,} queries are waiting already (queries_waiting_max)")
         self._serial += 1
         asked = _Asked(f"q{self._serial}", query, self._clock.now() + query.timeout)
         key = (query.namespace, query.workflow_id)
@@ -120,6 +120,8 @@ class Queries:
             return
         sticky = asked.sticky if not asked.again_at else ""
         asked.again_at = now + AGAIN_US
+        if not self._exits.is_served(asked.queue):
+            return  # a line nobody serves must not fill with pointers
         self._exits.publish(
             Task(
                 namespace=key[0],
@@ -168,6 +170,13 @@ class Queries:
 
     # ----------------------------------------------------------------------------------------------------------- answering
 
+    def served(self, queue: str) -> None:
+        """A worker has come: what is asked of runs of its queue is offered at once."""
+        for asked in self._asked.values():
+            if asked.queue == queue:
+                asked.again_at = 0
+                asked.wake()
+
     def changed(self, live: LiveWorkflow) -> None:
         """A run has moved: what waits for it looks again."""
         for asked in self.waiting.get((live.state.namespace, live.state.workflow_id), ()):
@@ -192,7 +201,9 @@ class Queries:
             return
         asked.again_at = self._clock.now() + TAKEN_AGAIN_US
         events: tuple[AnyEvent, ...] = () if request.is_warm else tuple(found.history)
-        taken = QueryTaken(needed=asked.needed if not run.paused else 0, covered=run.seen_to, events=events, **head)
+        taken = QueryTaken(
+            needed=asked.needed if not run.paused else 0, decided=run.decided, covered=run.seen_to, events=events, **head
+        )
         self._behind(found, taken, answer)
 
     def answer(self, answer: QueryAnswer) -> None:

@@ -46,11 +46,9 @@ class Predicates:
             await wait.future
         finally:
             self._waits.remove(wait)
-            if not self._waits and context.predicates is self:
-                context.predicates = None
 
     def run(self) -> None:
-        """Try them all until none turns true."""
+        """Try them all until none turns true. When nobody waits any more, the run has none."""
         loop = self._context.loop
         wakes = 0
         while self._wake_first():
@@ -61,6 +59,8 @@ class Predicates:
                 )
                 return
             loop.run_until_idle()
+        if not self._waits:
+            self._context.predicates = None
 
     def _wake_first(self) -> bool:
         return any(not wait.future.done() and self._try(wait) for wait in self._waits)

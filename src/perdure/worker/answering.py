@@ -56,6 +56,8 @@ class Answering:
             self._take(reply.query_id, None)
         elif session.waiting:
             session.queries = [*(session.queries or ()), reply]
+        elif session.runner.matcher.new or session.runner.decided < reply.decided:
+            self._take(reply.query_id, None)  # it has asked for what nobody reported, or others have decided since
         else:
             self._answer_warm(session, reply)
 
