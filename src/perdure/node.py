@@ -19,6 +19,8 @@ from perdure.sdk.client import Client
 from perdure.sdk.context import refuse_in_workflow
 from perdure.sdk.options import identifier
 from perdure.sdk.registry import Registry
+from perdure.store.index.index import Index
+from perdure.store.index.schema import INDEX_FILE
 from perdure.store.journal.store import JournalStore
 from perdure.worker.worker import TaskWorker
 
@@ -174,7 +176,7 @@ def embedded(
     journal.
     """
     clock, chance = RealClock(), RealChance()
-    store = JournalStore(LocalFiles(Path(data)), clock, chance)
+    store = JournalStore(LocalFiles(Path(data)), clock, chance, index=Index(Path(data) / INDEX_FILE))
     return Node(
         store,
         InProcessBroker(),

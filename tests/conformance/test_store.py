@@ -10,13 +10,15 @@ from msgspec import Raw
 
 from perdure.core.errors import InvalidArgument
 from perdure.core.events import AttributesSet, Completed, ContinuedAsNew, ParentLink, Reset, SignalReceived, Started, Terminated
-from perdure.core.notes import Paused, Quarantined, Resumed
+from perdure.core.notes import Delivered, Paused, Quarantined, Resumed
 from perdure.core.shards import SHARDS, shard_of
-from perdure.core.transition import RunChange, Transition
+from perdure.core.transition import Message, RunChange, Transition
 from perdure.ports import Lease, RunFilter, Store
 from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
 from perdure.runtime.files import LocalFiles
+from perdure.store.index.index import Index
+from perdure.store.index.schema import INDEX_FILE
 from perdure.store.journal import JournalStore
 from perdure.store.memory import MemoryStore
 
@@ -24,14 +26,15 @@ ALL = range(SHARDS)
 Proof = Callable[[Store, Lease], Awaitable[None]]
 
 
-@pytest.fixture(params=["memory", "journal"])
+@pytest.fixture(params=["memory", "journal", "indexed"])
 def prove(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Proof], None]:
     """Run a coroutine function with an open store of each kind and a lease on all of its shards."""
 
     def make() -> Store:
         if request.param == "memory":
             return MemoryStore()
-        return JournalStore(LocalFiles(tmp_path), RealClock(), RealChance(), segment_bytes_max=2000)
+        index = Index(tmp_path / INDEX_FILE) if request.param == "indexed" else Index()
+        return JournalStore(LocalFiles(tmp_path), RealClock(), RealChance(), segment_bytes_max=2000, index=index)
 
     async def run(proof: Proof) -> None:
         store = make()
@@ -246,6 +249,23 @@ def test_open_workflows_follow_the_last_run(prove) -> None:
         own = shard_of("default", "b")
         assert ("default", "b") in set(await store.open_workflows([own]))
         assert ("default", "b") not in set(await store.open_workflows([shard for shard in ALL if shard != own]))
+
+    prove(proof)
+
+
+def test_an_id_is_open_while_it_has_messages_to_deliver(prove) -> None:
+    """A closed run may have left some: the id is taken up at start-up until they are delivered."""
+
+    async def proof(store: Store, lease: Lease) -> None:
+        messages = tuple(Message(request_id=f"m{n}", workflow_id="b", kind="cancel") for n in range(2))
+        end = Completed(id=2, time=3, at=1, based_on=1)
+        close = Transition(workflow_id="a", runs=(RunChange(run_id="r1", events=(end,)),), outbox=messages)
+        await store.commit(lease, [started("a"), close])
+        assert list(await store.open_workflows(ALL)) == [("default", "a")]
+        await store.commit(lease, [noted("a", Delivered(id=1, time=4, messages=("m0",)))])
+        assert list(await store.open_workflows(ALL)) == [("default", "a")]
+        await store.commit(lease, [noted("a", Delivered(id=2, time=5, messages=("m1",)))])
+        assert list(await store.open_workflows(ALL)) == []
 
     prove(proof)
 

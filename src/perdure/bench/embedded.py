@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
@@ -30,8 +30,9 @@ from perdure.bench.figures import (
 )
 from perdure.bench.load import crowd, many_at_once, one_client, python_loop_us
 from perdure.bench.long_run import STEPS_MIN, step_costs
-from perdure.bench.machine import is_in_memory, machine_at
+from perdure.bench.machine import machine_at
 from perdure.bench.parking import parked_runs
+from perdure.bench.place import place_of
 from perdure.bench.progress import Progress
 from perdure.bench.report import FORMATS, Format
 from perdure.bench.workload import Laps, chain, increment, laps, parked
@@ -91,7 +92,7 @@ def main(
     sizes = tuple(dict.fromkeys(steps))
     _check(settings, sizes)
     name, run = _runner(loop)
-    with TemporaryDirectory(prefix="perdure-bench-", dir=_place(data)) as made, Progress() as tell:
+    with TemporaryDirectory(prefix="perdure-bench-", dir=place_of(data)) as made, Progress() as tell:
         report = run(_measure(_Plan(settings, sizes, Path(made), name, gc, tell)))
     sys.stdout.write(FORMATS[output](report))
     for fault in report.faults:
@@ -109,14 +110,6 @@ def _check(settings: Settings, steps: tuple[int, ...]) -> None:
         raise InvalidArgument(f"long_run must be 0 or at least {STEPS_MIN}")
     if settings.parked < 0:
         raise InvalidArgument("parked must not be negative")
-
-
-def _place(data: Path | None) -> Path:
-    if data is not None:
-        data.mkdir(parents=True, exist_ok=True)
-        return data
-    temporary = Path(gettempdir())
-    return Path.cwd() if is_in_memory(temporary) else temporary
 
 
 def _runner(loop: Loop) -> tuple[str, Callable[[Coroutine[Any, Any, Report]], Report]]:

@@ -6,12 +6,13 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from perdure.bench.figures import Report, StepCost, WorkflowFigures
+from perdure.bench.machine import Machine
 
 Format = Literal["text", "json", "markdown"]
 
 
-class _Table(NamedTuple):
-    """`rows` are as wide as `head`; the first column is what a row is about."""
+class Table(NamedTuple):
+    """One table of a report. `rows` are as wide as `head`; the first column is what a row is about."""
 
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
@@ -22,11 +23,11 @@ def as_json(report: Report) -> str:
 
 
 def as_text(report: Report) -> str:
-    return "\n".join([*(_aligned(table) for table in _tables(report)), *_remarks(report)]) + "\n"
+    return "\n".join([*(aligned(table) for table in _tables(report)), *_remarks(report)]) + "\n"
 
 
 def as_markdown(report: Report) -> str:
-    return "\n".join([*(_piped(table) for table in _tables(report)), *_remarks(report)]) + "\n"
+    return "\n".join([*(piped(table) for table in _tables(report)), *_remarks(report)]) + "\n"
 
 
 FORMATS: Final[dict[Format, Callable[[Report], str]]] = {"text": as_text, "json": as_json, "markdown": as_markdown}
@@ -35,18 +36,18 @@ FORMATS: Final[dict[Format, Callable[[Report], str]]] = {"text": as_text, "json"
 # ------------------------------------------------------------------------------------------------------------------- contents
 
 
-def _tables(report: Report) -> list[_Table]:
-    tables = [_machine(report), _yardstick(report), _workflows(report)]
+def _tables(report: Report) -> list[Table]:
+    tables = [machine_table(report.machine), _yardstick(report), _workflows(report)]
     if report.long_run:
         tables.append(_long_run(report.long_run))
     if report.parked is not None:
         each = f"{report.parked.bytes_per_run / 1024:.1f} KiB"
-        tables.append(_Table(("memory", "each"), [(f"{report.parked.runs:,} runs that wait for a signal", each)]))
+        tables.append(Table(("memory", "each"), [(f"{report.parked.runs:,} runs that wait for a signal", each)]))
     return tables
 
 
-def _machine(report: Report) -> _Table:
-    machine = report.machine
+def machine_table(machine: Machine) -> Table:
+    """What the figures were measured on."""
     thresholds = ", ".join(f"{number:,}" for number in machine.gc_thresholds)
     rows = [
         ("CPU", f"{machine.cpu}, {machine.cores} cores"),
@@ -57,10 +58,10 @@ def _machine(report: Report) -> _Table:
         ("collector", f"thresholds ({thresholds}), {machine.gc_frozen:,} objects frozen"),
         ("perdure", machine.perdure),
     ]
-    return _Table(("machine", ""), rows)
+    return Table(("machine", ""), rows)
 
 
-def _yardstick(report: Report) -> _Table:
+def _yardstick(report: Report) -> Table:
     yardstick = report.yardstick
     before, after = yardstick.flush_before, yardstick.flush_after
     rows = [
@@ -68,10 +69,10 @@ def _yardstick(report: Report) -> _Table:
         ("p99", f"{before.p99_us:,.0f} µs", f"{after.p99_us:,.0f} µs"),
         ("Python loop of 10,000 additions", f"{yardstick.loop_us_before:,.0f} µs", f"{yardstick.loop_us_after:,.0f} µs"),
     ]
-    return _Table(("this machine without perdure", "before", "after"), rows)
+    return Table(("this machine without perdure", "before", "after"), rows)
 
 
-def _workflows(report: Report) -> _Table:
+def _workflows(report: Report) -> Table:
     sizes, settings = report.workflows, report.settings
 
     def row(about: str, cell: Callable[[WorkflowFigures], str]) -> tuple[str, ...]:
@@ -96,10 +97,10 @@ def _workflows(report: Report) -> _Table:
             lambda size: f"{size.share_of_bare.median:.0%} ({size.share_of_bare.low:.0%}–{size.share_of_bare.high:.0%})",
         ),
     ]
-    return _Table(("workflows", *(f"{size.steps} step{'' if size.steps == 1 else 's'}" for size in sizes)), rows)
+    return Table(("workflows", *(f"{size.steps} step{'' if size.steps == 1 else 's'}" for size in sizes)), rows)
 
 
-def _long_run(costs: Sequence[StepCost]) -> _Table:
+def _long_run(costs: Sequence[StepCost]) -> Table:
     first = costs[0].step
     rows = [
         (
@@ -111,7 +112,7 @@ def _long_run(costs: Sequence[StepCost]) -> _Table:
         )
         for cost in costs
     ]
-    return _Table(("one long run", "a step takes", f"to step {first}", "CPU", f"to step {first}"), rows)
+    return Table(("one long run", "a step takes", f"to step {first}", "CPU", f"to step {first}"), rows)
 
 
 def _remarks(report: Report) -> list[str]:
@@ -124,7 +125,8 @@ def _remarks(report: Report) -> list[str]:
 # -------------------------------------------------------------------------------------------------------------------- layout
 
 
-def _aligned(table: _Table) -> str:
+def aligned(table: Table) -> str:
+    """Columns side by side, for a terminal."""
     lines = [table.head, *table.rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "".join(
@@ -132,6 +134,7 @@ def _aligned(table: _Table) -> str:
     )
 
 
-def _piped(table: _Table) -> str:
+def piped(table: Table) -> str:
+    """A Markdown table."""
     rule = tuple("---" for _ in table.head)
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in (table.head, rule, *table.rows))

@@ -4,3 +4,6 @@ from cyclopts import App
 
 app = App(name="bench", help="Measure.")
 app.command("perdure.bench.embedded:main", name="embedded", help="Measure the embedded engine on this machine.")
+app.command(
+    "perdure.bench.storage:main", name="storage", help="Measure the journal and its index: restarts and listings at a size."
+)

@@ -38,6 +38,8 @@ from perdure.ports import (
 from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
 from perdure.runtime.files import LocalFiles
+from perdure.store.index.index import Index
+from perdure.store.index.schema import INDEX_FILE
 from perdure.store.journal.store import JournalStore
 
 _FLOCK: Final = "hhqqi"
@@ -100,7 +102,9 @@ class StoppedFrontend:
             logging.getLogger("perdure.store.journal.recovery").setLevel(
                 logging.ERROR
             )  # it would tell of a cut that is not made
-            store = JournalStore(_Reading(self._directory), self._clock, RealChance())
+            store = JournalStore(
+                _Reading(self._directory), self._clock, RealChance(), index=Index(copy_of=self._directory / INDEX_FILE)
+            )
             await store.open()
             self._store = store
         return self._store

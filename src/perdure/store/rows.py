@@ -21,9 +21,9 @@ from perdure.core.events import (
 from perdure.core.listing.columns import Cell, Column, cells_of
 from perdure.core.listing.cursor import Key
 from perdure.core.machine.attributes import merged
-from perdure.core.notes import AnyNote, DecidedBy, Paused, Quarantined, Resumed
+from perdure.core.notes import AnyNote, DecidedBy, Delivered, Paused, Quarantined, Resumed
 from perdure.core.replies import Status
-from perdure.core.transition import RunChange
+from perdure.core.transition import RunChange, Transition
 from perdure.ports import RunSummary
 
 _CLOSED: Final[dict[type[AnyEvent], Status]] = {
@@ -124,6 +124,19 @@ class RunRow(Struct, kw_only=True, gc=False):
 _FIELDS: Final = {"build": "build_id"}
 """Columns that queries call by another name than the row does."""
 _MAY_LACK: Final = frozenset({"closed_at", "parent", "build"})
+
+
+NOTHING_OWED: Final[frozenset[str]] = frozenset()
+
+
+def owed_after(owed: frozenset[str], transition: Transition) -> frozenset[str]:
+    """Request ids of the messages in a workflow id's outbox that are not delivered, once a transition is taken in."""
+    left = {*owed, *(message.request_id for message in transition.outbox)}
+    for change in transition.runs:
+        for note in change.notes:
+            if isinstance(note, Delivered):
+                left.difference_update(note.messages)
+    return frozenset(left)
 
 
 def begun(namespace: str, workflow_id: str, change: RunChange, transition: int) -> RunRow:

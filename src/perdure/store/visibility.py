@@ -12,11 +12,10 @@ from perdure.core.errors import InvalidArgument
 from perdure.core.listing.condition import holds
 from perdure.core.listing.cursor import Key, decode_cursor, encode_cursor
 from perdure.core.listing.grammar import parse
-from perdure.core.notes import Delivered
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.transition import RunChange, Transition
 from perdure.ports import RunFilter, RunPage, RunSummary
-from perdure.store.rows import RunRow, begun
+from perdure.store.rows import NOTHING_OWED, RunRow, begun, owed_after
 
 
 class _Workflow(Struct, kw_only=True, gc=False):
@@ -24,23 +23,12 @@ class _Workflow(Struct, kw_only=True, gc=False):
 
     rows: list[RunRow]
     transitions: int = 0
-    owed: set[str] | None = None
-    """Request ids of messages in its outbox that are not delivered."""
+    owed: frozenset[str] = NOTHING_OWED
 
     @property
     def is_open(self) -> bool:
         """It must be taken up at start-up: its last run is open, or a closed one left messages."""
-        return self.owed is not None or (bool(self.rows) and not self.rows[-1].closed_at)
-
-    def fold_messages(self, transition: Transition) -> None:
-        """Take in what a transition leaves to be delivered, and what was."""
-        owed = self.owed or set[str]()
-        owed.update(message.request_id for message in transition.outbox)
-        for change in transition.runs:
-            for note in change.notes:
-                if isinstance(note, Delivered):
-                    owed.difference_update(note.messages)
-        self.owed = owed or None
+        return bool(self.owed) or (bool(self.rows) and not self.rows[-1].closed_at)
 
 
 class Visibility:
@@ -67,8 +55,8 @@ class Visibility:
             row.fold(change)
             row.last = workflow.transitions
         workflow.transitions += 1
-        if transition.outbox or workflow.owed is not None:
-            workflow.fold_messages(transition)
+        if transition.outbox or workflow.owed:
+            workflow.owed = owed_after(workflow.owed, transition)
         is_open = workflow.is_open
         if is_open and not was_open:
             self._open[key] = None

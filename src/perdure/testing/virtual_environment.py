@@ -28,6 +28,7 @@ from perdure.core.requests import AnyRequest, UpdateWorkflow
 from perdure.node import Node
 from perdure.ports import (
     Answer,
+    Chance,
     Deliver,
     Frontend,
     Record,
@@ -43,6 +44,8 @@ from perdure.runtime.files import LocalFiles
 from perdure.sdk.client import Client
 from perdure.sdk.context import activity_context
 from perdure.sdk.duration import Duration, aware, microseconds
+from perdure.store.index.index import Index
+from perdure.store.index.schema import INDEX_FILE
 from perdure.store.journal.store import JournalStore
 from perdure.store.memory import MemoryStore
 from perdure.testing.chance import SeededChance
@@ -100,7 +103,7 @@ async def environment(
     begin = start or (START if data is None else datetime.now(UTC))
     clock = VirtualClock(microseconds(begin - _EPOCH, "start"))
     chance = SeededChance(seed, clock) if data is None else RealChance()
-    store: Store = MemoryStore() if data is None else JournalStore(LocalFiles(Path(data)), clock, chance)
+    store: Store = MemoryStore() if data is None else _journal(Path(data), clock, chance)
     node = Node(
         store,
         InProcessBroker(),
@@ -123,6 +126,10 @@ async def environment(
         finally:
             pump.cancel()
             await asyncio.gather(pump, return_exceptions=True)
+
+
+def _journal(data: Path, clock: VirtualClock, chance: Chance) -> JournalStore:
+    return JournalStore(LocalFiles(data), clock, chance, index=Index(data / INDEX_FILE))
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,6 +15,7 @@ from perdure.core.shards import SHARDS
 from perdure.core.transition import RunChange, Transition
 from perdure.ports import Files
 from perdure.store.errors import JournalCorrupt, JournalMismatch
+from perdure.store.index.position import Position
 from perdure.store.journal.fault import Fault, RunName
 from perdure.store.journal.format import (
     FORMAT,
@@ -71,8 +72,11 @@ class _Stretch(Struct, kw_only=True):
 class JournalReader:
     """`link` and `number` say where the good lines end. With `follow`, faults are gathered; without it the first raises `Untracked`."""
 
-    def __init__(self, files: Files, found: Found, *, follow: bool, who_wrote: WhoWrote | None = None) -> None:
+    def __init__(
+        self, files: Files, found: Found, *, follow: bool, who_wrote: WhoWrote | None = None, since: Position | None = None
+    ) -> None:
         self._files = files
+        self._since = since
         self._found = found
         self._continuity = Continuity() if follow else None
         self._who_wrote = who_wrote
@@ -101,12 +105,21 @@ class JournalReader:
         """Where the newest segment's last line ends, when the newline behind it is missing."""
         self.tail: Gap | None = None
         """Damage at the very end: no later line says what was there."""
+        self.begin = self.end = 0
+        """Where the newest segment's last line does."""
+        if since is not None:
+            self.head = Head(format=FORMAT, shards=SHARDS, store=since.store, first=since.first)
+            self.link = Link(since.seq, since.grp, since.run, since.crc)
+            self.ends_in_footer = bool(since.footed)
 
     # --------------------------------------------------------------------------------------------------------- segments
 
     def read_all(self, numbers: Sequence[int]) -> None:
         """Read every segment. An empty one at the end counts only when the one before says that it follows."""
+        since = self._since.segment if self._since is not None else 0
         for number in numbers:
+            if number < since:
+                continue
             is_last = number == numbers[-1]
             if is_last and number != numbers[0] and self.footed != "roll" and not self._lacks_footer and self._is_empty(number):
                 break
@@ -136,20 +149,24 @@ class JournalReader:
         self._adopt = self.head is None and number != 1 and not self._stretches
         self._lacks_footer = False
         self.number, self.lines, self.footed, self.cut, self.unended = number, 0, "", None, -1
-        offset = 0
-        for text, is_ended in lines_of(self._files, name):
+        begin = offset = 0
+        since = self._since
+        if since is not None and since.segment == number:
+            self.lines, self.footed, begin, offset = since.lines, since.footed, since.begin, since.end
+        for text, is_ended in lines_of(self._files, name, offset):
             try:
                 line = self._check(text, is_ended=is_ended)
             except BadLine:
                 offset = self._read_carefully(number, offset, is_newest=is_newest)
                 break
             self._take(line, offset, len(text) + 1)
-            offset += len(text) + 1
+            begin, offset = offset, offset + len(text) + 1
         else:
             if offset < self._files.size(name):  # only zeros: room set aside that was not used
                 self.cut = Cut(offset=offset)
         self.segments += 1
         self.bytes += offset
+        self.begin, self.end = begin, offset
         if not is_newest and self.footed != "roll":
             self._lacks_footer = True
             self._follows()
@@ -413,10 +430,10 @@ class JournalReader:
         return False
 
 
-def lines_of(files: Files, name: str) -> Iterator[tuple[bytes, bool]]:
-    """Each line without its newline, and whether it had one (the last may not). Ends before zeros that reach to the end of the file."""
+def lines_of(files: Files, name: str, position: int = 0) -> Iterator[tuple[bytes, bool]]:
+    """Each line from a byte on, without its newline, and whether it had one (the last may not). Ends before zeros that reach to the end of the file."""
     pieces: list[bytes] = []
-    position, size = 0, files.size(name)
+    size = files.size(name)
     while position < size:
         chunk = files.read(name, position, _CHUNK)
         if not chunk:

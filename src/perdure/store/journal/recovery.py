@@ -15,10 +15,11 @@ from msgspec import Struct
 from perdure.core.transition import Transition
 from perdure.ports import Clock, Files
 from perdure.store.errors import JournalCorrupt
+from perdure.store.index.position import Position
 from perdure.store.journal.fault import Fault
-from perdure.store.journal.format import FOLDER, Link, segment_name, segment_number
+from perdure.store.journal.format import FOLDER, BadLine, Link, link_of, parse, segment_name, segment_number
 from perdure.store.journal.naming import WhoWrote
-from perdure.store.journal.reader import Cut, Found, JournalReader, Untracked
+from perdure.store.journal.reader import Cut, Found, JournalReader, Untracked, lines_of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -41,7 +42,10 @@ class Recovery(Struct, frozen=True, kw_only=True):
 
 
 class JournalEnd(Struct, frozen=True, kw_only=True):
-    """Where writing goes on. `lines` are those of segment `number`; `footed` as in `SegmentWriter`; `store` is empty in a new journal."""
+    """Where writing goes on: in segment `number`, whose last line takes the bytes from `begin` to `end`.
+
+    `lines` are those of that segment; `footed` as in `SegmentWriter`; `store` is empty in a new journal.
+    """
 
     store: str = ""
     first: int = 1
@@ -53,6 +57,10 @@ class JournalEnd(Struct, frozen=True, kw_only=True):
     """Damage at the very end: the next header must say whose it was, because no later line does."""
     unended: bool = False
     """The last line lacks its newline."""
+    begin: int = 0
+    end: int = 0
+    whole: bool = True
+    """Nothing is damaged, nor was it ever: what lies before need not be read at the next start."""
 
 
 class Opened(Struct, kw_only=True):
@@ -64,9 +72,15 @@ class Opened(Struct, kw_only=True):
 
 
 def recover(
-    files: Files, clock: Clock, found: Found, *, again: Callable[[], None], who_wrote: WhoWrote | None = None
+    files: Files,
+    clock: Clock,
+    found: Found,
+    *,
+    again: Callable[[], None],
+    who_wrote: WhoWrote | None = None,
+    since: Position | None = None,
 ) -> Opened:
-    """Read every segment and hand each transition to `found`; cut a torn tail.
+    """Read every segment and hand each transition to `found`; cut a torn tail. What lies before `since` is known and not read.
 
     When something is damaged it reads everything a second time, and calls `again` before: what `found` was told so far counts for nothing.
     Raises `JournalCorrupt` when whole segments are missing or belong elsewhere, `JournalMismatch`.
@@ -74,7 +88,7 @@ def recover(
     began = clock.now()
     numbers = segments_of(files)
     try:
-        reader = read(files, numbers, found, follow=False)
+        reader = read(files, numbers, found, follow=False, since=since)
     except Untracked:
         again()
         reader = read(files, numbers, found, follow=True, who_wrote=who_wrote)
@@ -96,9 +110,17 @@ def segments_of(files: Files) -> list[int]:
     return numbers
 
 
-def read(files: Files, numbers: list[int], found: Found, *, follow: bool, who_wrote: WhoWrote | None = None) -> JournalReader:
-    """A reader that has gone through all segments. Changes nothing."""
-    reader = JournalReader(files, found, follow=follow, who_wrote=who_wrote)
+def read(
+    files: Files,
+    numbers: list[int],
+    found: Found,
+    *,
+    follow: bool,
+    who_wrote: WhoWrote | None = None,
+    since: Position | None = None,
+) -> JournalReader:
+    """A reader that has gone through all segments, or through what lies behind `since`. Changes nothing."""
+    reader = JournalReader(files, found, follow=follow, who_wrote=who_wrote, since=since)
     reader.read_all(numbers)
     head = reader.head
     if numbers and head is not None and head.first > numbers[0]:
@@ -128,7 +150,25 @@ def _end(reader: JournalReader) -> JournalEnd:
         footed=reader.footed,
         lost=(tail,) if tail is not None else (),
         unended=reader.unended >= 0,
+        begin=reader.begin,
+        end=reader.end,
+        whole=not reader.faults() and not reader.mended and reader.unended < 0,
     )
+
+
+def is_of(files: Files, position: Position) -> bool:
+    """True when the line a position stands behind is in this journal, so that reading can go on there."""
+    name = segment_name(position.segment)
+    try:
+        if not position.whole or not position.lines or files.size(name) < position.end:
+            return False
+        first = parse(next(lines_of(files, name))[0])
+        last = parse(files.read(name, position.begin, position.end - position.begin).removesuffix(b"\n"))
+    except (OSError, BadLine):
+        return False
+    if first.head is None or first.head.lost or first.head.next is not None:
+        return False
+    return (first.head.store, link_of(last)) == (position.store, Link(position.seq, position.grp, position.run, position.crc))
 
 
 def _report(reader: JournalReader, seconds: float) -> Recovery:

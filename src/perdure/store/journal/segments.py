@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from perdure.core.shards import SHARDS
 from perdure.ports import AppendFile, Files
+from perdure.store.index.position import Position
 from perdure.store.journal.format import (
     FORMAT,
     FORMAT_PLAIN,
@@ -39,7 +40,28 @@ class SegmentWriter:
         self._unended = end.unended
         self._bytes_max = bytes_max
         self._room_bytes = min(room, bytes_max)
+        self._begin, self._end = end.begin, end.end
+        self._whole = end.whole
         self._file: AppendFile | None = None
+
+    @property
+    def position(self) -> Position:
+        """Where the journal ends: behind the line that was written last."""
+        link = self._link
+        return Position(
+            store=self._store,
+            first=self._first,
+            segment=self._number,
+            begin=self._begin,
+            end=self._end,
+            lines=self._lines,
+            seq=link.seq,
+            grp=link.grp,
+            run=link.run,
+            crc=link.crc,
+            footed=self._footed,
+            whole=self._whole,
+        )
 
     async def append(self, bodies: Sequence[Body]) -> tuple[int, int, list[bytes]]:
         """Write one group of transitions and make it durable; says in which segment and from which byte on its lines lie."""
@@ -106,7 +128,10 @@ class SegmentWriter:
 
     async def _write(self, file: AppendFile, kind: bytes, bodies: Sequence[Body]) -> list[bytes]:
         lines, link = frame(self._link, self._number, kind, bodies)
-        await file.append(b"\n" * self._unended + b"".join(lines))
+        group = b"\n" * self._unended + b"".join(lines)
+        end = file.size + len(group)
+        await file.append(group)
+        self._begin, self._end = end - len(lines[-1]), end
         self._unended = False
         self._link = link
         self._lines += len(lines)

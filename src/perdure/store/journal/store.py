@@ -1,4 +1,4 @@
-"""The embedded store: one group, one append, one sync. Puts writer, index, visibility and recovery together.
+"""The embedded store: one group, one append, one sync. Puts writer, index and recovery together.
 
 Nothing is visible to reads before its group is durable. After a failed write this object refuses all further ones: whether the bytes
 are on disk is then unknown, and only opening anew can tell.
@@ -6,22 +6,28 @@ are on disk is then unknown, and only opening anew can tell.
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from perdure.core.errors import HistoryDamaged, Unavailable
+from perdure.core.shards import SHARDS, shard_of
 from perdure.core.transition import RunChange, Transition
 from perdure.ports import Chance, Clock, CommitResult, DamagedRun, DiskFull, Files, Lease, Record, RunFilter, RunPage, Wake
 from perdure.store.errors import StoreFailed
+from perdure.store.index.index import Index
+from perdure.store.index.item import Place
+from perdure.store.index.position import Position
 from perdure.store.journal.damaged import DamagedRuns, as_far_as_whole, reason_of, without, words_of
 from perdure.store.journal.fault import Fault, RunName
 from perdure.store.journal.format import BadLine, parse, run_of, segment_name
-from perdure.store.journal.index import LineIndex, Place
-from perdure.store.journal.recovery import Recovery, recover
+from perdure.store.journal.reader import lines_of
+from perdure.store.journal.recovery import Recovery, is_of, recover, segments_of
 from perdure.store.journal.segments import SegmentWriter
 from perdure.store.leases import Leases
 from perdure.store.records import COMMITTED, draft, record_of
-from perdure.store.visibility import Visibility
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
 ROOM_BYTES: Final = 4 * 1024 * 1024
@@ -33,7 +39,8 @@ _log: Final = logging.getLogger(__name__)
 class JournalStore:
     """`ports.Store` on the files of one directory.
 
-    A segment that has reached `segment_bytes_max` is followed by a new one before the next group; a group is never divided.
+    A segment that has reached `segment_bytes_max` is followed by a new one before the next group; a group is never divided. Without an
+    `index` on a file one in memory is made, for which every opening reads the whole journal.
     """
 
     def __init__(
@@ -44,6 +51,7 @@ class JournalStore:
         *,
         segment_bytes_max: int = SEGMENT_BYTES_MAX,
         room_bytes: int = ROOM_BYTES,
+        index: Index | None = None,
     ) -> None:
         self._files = files
         self._clock = clock
@@ -54,8 +62,7 @@ class JournalStore:
         self._lock: Wake | None = None
         self._writer: SegmentWriter | None = None
         self._failure: BaseException | None = None
-        self._index = LineIndex()
-        self._visibility = Visibility()
+        self._index = index if index is not None else Index()
         self._leases = Leases()
         self._recovery = Recovery()
         self._damaged = DamagedRuns()
@@ -76,37 +83,77 @@ class JournalStore:
         if self._lock is not None or self._writer is not None:
             raise RuntimeError("a JournalStore is opened once")
         lock = self._files.lock()
-        self._forget()  # an earlier attempt may have read half a journal
         try:
-            opened = recover(self._files, self._clock, self._keep, again=self._forget)
+            self._writer = self._opened()
         except OSError as error:
+            self._index.let_go()
             lock.cancel()
             raise Unavailable(f"the journal cannot be opened: {error}") from error
         except BaseException:
+            self._index.let_go()
             lock.cancel()
             raise
-        self._recovery = opened.report
         self._clock.not_before(self._recovery.newest)
         self._lock = lock
+
+    def _opened(self) -> SegmentWriter:
+        """Read what the index does not know yet, or everything when it is of no use."""
+        try:
+            return self._read_on(self._index.open())
+        except sqlite3.Error as error:
+            self._index.forsake(error)
+            return self._read_on(None)
+
+    def _read_on(self, since: Position | None) -> SegmentWriter:
+        if since is not None and not is_of(self._files, since):
+            self._index.clear()
+            since = None
+        opened = recover(self._files, self._clock, self._keep, again=self._index.clear, who_wrote=self._who_wrote, since=since)
         self._leases = Leases(floor=opened.end.link.seq)  # a lease of an earlier process is below it, whatever it wrote
         self._mended = opened.mended
-        self._set_aside(self._recovery.faults)
-        self._writer = SegmentWriter(
+        self._damaged = DamagedRuns()
+        self._set_aside(opened.report.faults)
+        writer = SegmentWriter(
             self._files, opened.end, store=self._chance.token(), bytes_max=self._segment_bytes_max, room=self._room_bytes
         )
+        self._index.settle(writer.position, self._whole_lines)
+        self._recovery = replace(opened.report, newest=max(opened.report.newest, self._index.newest))
+        return writer
 
-    def _forget(self) -> None:
-        self._index, self._visibility = LineIndex(), Visibility()
+    def _who_wrote(self, segment: int, offset: int) -> RunName | None:
+        found = self._index.who_wrote(segment, offset)
+        if found is None or not found.run_ids:
+            return None
+        return RunName(namespace=found.namespace, workflow_id=found.workflow_id, run_id=found.run_ids[0])
+
+    def _whole_lines(self, until: Position) -> Iterator[tuple[Transition, Place]]:
+        """Every transition of the journal up to a position, for an index that has to be made anew while it is used."""
+        for number in segments_of(self._files):
+            offset = 0
+            for text, _ in lines_of(self._files, segment_name(number)):
+                if (number, offset) >= (until.segment, until.end):
+                    return
+                place = Place(number, offset, len(text) + 1)
+                transition = self._transition_at(place, text)
+                if transition is not None:
+                    yield transition, place
+                offset += len(text) + 1
+
+    def _transition_at(self, place: Place, text: bytes) -> Transition | None:
+        try:
+            return parse(text).t
+        except BadLine:
+            return self._mended.get((place.segment, place.offset))
 
     def _set_aside(self, faults: Sequence[Fault]) -> None:
         """Keep every run of whose history something is lost from going on, and say so."""
         for fault in faults:
             _log.error("journal: %s", words_of(fault))
             for run in fault.runs:
-                if not self._visibility.rows(run.namespace, run.workflow_id):
+                if not self._index.rows((run.namespace, run.workflow_id)):
                     self._hold_place(fault, run)
                 self._damaged.add(run, reason_of(fault))
-                self._visibility.mark_damaged(run.namespace, run.workflow_id, run.run_id)
+                self._index.mark_damaged((run.namespace, run.workflow_id), run.run_id)
                 _log.error("journal: run %s of workflow %r is quarantined: %s", run.run_id, run.workflow_id, reason_of(fault))
 
     def _hold_place(self, fault: Fault, run: RunName) -> None:
@@ -128,8 +175,11 @@ class JournalStore:
                 _log.warning("journal: stopped without a footer: %s", error)
             finally:
                 self._failure = self._failure or StoreFailed("the store is closed")
-                writer.close()
-                lock.cancel()
+                try:
+                    await self._index.close(writer.position)
+                finally:
+                    writer.close()
+                    lock.cancel()
 
     async def acquire(self, node: str, shards: Sequence[int]) -> Lease:
         return self._leases.acquire(node, shards)
@@ -144,6 +194,7 @@ class JournalStore:
             drafts = draft(self._leases, lease, batch)
             kept = [transition for transition, written in zip(batch, drafts, strict=True) if isinstance(written, bytes)]
             if kept:
+                await self._index.room()
                 await self._write(writer, kept, [written for written in drafts if isinstance(written, bytes)])
             return [COMMITTED if isinstance(written, bytes) else written for written in drafts]
 
@@ -161,6 +212,7 @@ class JournalStore:
         for transition, line in zip(transitions, lines, strict=True):
             self._keep(transition, segment, offset, len(line))
             offset += len(line)
+        self._index.reach(writer.position)
 
     def _usable(self) -> SegmentWriter:
         if self._failure is not None:
@@ -170,19 +222,21 @@ class JournalStore:
         return self._writer
 
     def _keep(self, transition: Transition, segment: int, offset: int, length: int) -> None:
-        self._index.add((transition.namespace, transition.workflow_id), segment, offset, length)
-        self._visibility.apply(transition)
+        self._index.add(transition, segment, offset, length)
 
     def may_hold(self, namespace: str, workflow_id: str) -> bool:
         return self._index.holds((namespace, workflow_id))
 
     async def load(self, namespace: str, workflow_id: str) -> Sequence[Transition]:
         """See `ports.Store`. Lines that are no longer what was written are found here too."""
+        return await self._index.ask(lambda: self._load(namespace, workflow_id))
+
+    def _load(self, namespace: str, workflow_id: str) -> Sequence[Transition]:
         whole = [found for found in self._read(namespace, workflow_id) if found is not None]
         damaged = self._damaged.of(namespace, workflow_id)
         if not damaged:
             return tuple(whole)
-        last = self._visibility.row(namespace, workflow_id)
+        last = self._index.row((namespace, workflow_id))
         if last is not None and last.run_id in damaged:
             raise HistoryDamaged(
                 f"run {last.run_id} of workflow {workflow_id!r} is quarantined: {damaged[last.run_id]}", run_id=last.run_id
@@ -205,21 +259,26 @@ class JournalStore:
     def _rotten(self, namespace: str, workflow_id: str, number: int, place: Place, bad: BadLine) -> None:
         """A line that was whole when it was written or first read is so no more: its runs are damaged from now on."""
         fault = Fault(segment=place.segment, offset=place.offset, length=place.length, why=str(bad))
-        for row in self._visibility.rows(namespace, workflow_id):
+        for row in self._index.rows((namespace, workflow_id)):
             if row.first <= number <= row.last and row.run_id not in self._damaged.of(namespace, workflow_id):
                 run = RunName(namespace=namespace, workflow_id=workflow_id, run_id=row.run_id)
                 self._damaged.add(run, reason_of(fault))
-                self._visibility.mark_damaged(namespace, workflow_id, row.run_id)
+                self._index.mark_damaged((namespace, workflow_id), row.run_id)
                 _log.error("journal: run %s of workflow %r is quarantined: %s", row.run_id, workflow_id, reason_of(fault))
 
     def damaged(self) -> Sequence[DamagedRun]:
         return self._damaged.all()
 
     async def open_workflows(self, shards: Sequence[int]) -> Sequence[tuple[str, str]]:
-        return self._visibility.open_workflows(shards)
+        keys = await self._index.restless()
+        wanted = set(shards)
+        return keys if len(wanted) == SHARDS else [key for key in keys if shard_of(*key) in wanted]
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record | None:
-        row = self._visibility.row(namespace, workflow_id, run_id)
+        return await self._index.ask(lambda: self._record(namespace, workflow_id, run_id))
+
+    def _record(self, namespace: str, workflow_id: str, run_id: str) -> Record | None:
+        row = self._index.row((namespace, workflow_id), run_id)
         if row is None:
             return None
         found = list(self._read(namespace, workflow_id, row.first, row.last))
@@ -228,7 +287,7 @@ class JournalStore:
         return record if reason is None else as_far_as_whole(record, reason)
 
     async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
-        return self._visibility.page(filter, limit, cursor)
+        return await self._index.page(filter, limit, cursor)
 
     async def count(self, filter: RunFilter) -> int:
-        return self._visibility.count(filter)
+        return await self._index.count(filter)
