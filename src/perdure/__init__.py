@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from perdure.sdk.options import Retry
     from perdure.sdk.workflow import workflow
 
+    __version__: str
+
 __all__ = [
     "ChildHandle",
     "Client",
@@ -46,17 +48,19 @@ _HOMES: Final = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # a checker that saw it would take every misspelt name for right
 
-        return version("perdure")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'perdure' has no attribute {name!r}")
-    value = getattr(import_module(home), name) if home else import_module(f"perdure.{name}")
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("perdure")
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'perdure' has no attribute {name!r}")
+        value = getattr(import_module(home), name) if home else import_module(f"perdure.{name}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

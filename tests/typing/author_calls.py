@@ -340,6 +340,13 @@ async def mistakes(order: Order) -> None:
 
 
 def bad_definitions() -> None:
+    workflow.run(3)  # error
+    workflow.signal(3)  # error
+    workflow.signal(title="add")  # error
+    workflow.query(3)  # error
+    workflow.query(name=3)  # error
+    workflow.update(3)  # error
+    workflow.patched(3)  # error
     activity(retries=3)  # error
     activity(start_to_close="3")  # error
     activity(on_cancel="maybe")  # error

@@ -83,6 +83,18 @@ class HistoryEntry:
         self.is_note = is_note
 
     @property
+    def id(self) -> int:
+        """Its number; events and notes are numbered apart."""
+        number: int = self._entry.id
+        return number
+
+    @property
+    def type(self) -> str:
+        """`activity_scheduled`, `signal_received` …"""
+        kind: str = self._entry.type
+        return kind
+
+    @property
     def time(self) -> datetime:
         return aware(self._entry.time)
 

@@ -15,7 +15,9 @@ __all__ = ["Environment", "StuckError", "environment"]
 _NAMES: Final = frozenset(__all__)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}")
-    return getattr(import_module("perdure.testing.virtual_environment"), name)
+if not TYPE_CHECKING:  # a checker that saw it would take every misspelt name for right
+
+    def __getattr__(name: str) -> Any:
+        if name not in _NAMES:
+            raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}")
+        return getattr(import_module("perdure.testing.virtual_environment"), name)
