@@ -4,12 +4,15 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
+from perdure.core.codec import Unwritable, encode_transition
 from perdure.core.errors import InvalidArgument
+from perdure.core.events import UpdateAccepted
 from perdure.core.ids import fault_of_id, is_plain
 from perdure.core.queries import Query
 from perdure.core.requests import AnyRequest, SignalBody, SignalWorkflow, StartWorkflow, UpdateWorkflow
 from perdure.core.tasks import PRIORITY_MAX
 from perdure.core.texts import REASON_CHARS_MAX, fault_of_text
+from perdure.core.transition import RunChange, Transition
 
 _WHOLE_MAX = 2**63 - 1
 _OPTIONAL_IDS = (("run_id", "run id"), ("request_id", "request id"))
@@ -26,9 +29,7 @@ def check(request: AnyRequest) -> None:
     if isinstance(request, SignalWorkflow):
         _check_signal(request.signal)
     elif isinstance(request, UpdateWorkflow):
-        _check("update name", request.name)
-        _check("update id", request.update_id)
-        _check_keywords(request.keywords)
+        _check_update(request)
     for field, what in _OPTIONAL_IDS:
         given = getattr(request, field, "")
         if given != "":
@@ -83,6 +84,28 @@ def _check_signal(signal: SignalBody) -> None:
     _check("signal name", signal.name)
     _check("signal id", signal.signal_id)
     _check_keywords(signal.keywords)
+
+
+def _check_update(update: UpdateWorkflow) -> None:
+    """It is written down only when a decision takes it, and must not make that unwritable: so all of it is tried now."""
+    _check("update name", update.name)
+    _check("update id", update.update_id)
+    _check_keywords(update.keywords)
+    accepted = UpdateAccepted(
+        id=1,
+        time=0,
+        at=1,
+        based_on=1,
+        name=update.name,
+        update_id=update.update_id,
+        fed_at=0,
+        input=update.input,
+        keywords=update.keywords,
+    )
+    try:
+        encode_transition(Transition(workflow_id=update.workflow_id, runs=(RunChange(run_id="", events=(accepted,)),)))
+    except Unwritable as error:
+        raise InvalidArgument(f"update {update.name} {error}") from error
 
 
 def _check_names(what: str, names: Iterable[Any]) -> None:

@@ -6,7 +6,15 @@ import pytest
 from msgspec import Raw
 
 from perdure.core.errors import InvalidArgument
-from perdure.core.requests import RequestCancel, ResumeWorkflow, SignalBody, SignalWorkflow, StartWorkflow, TerminateWorkflow
+from perdure.core.requests import (
+    RequestCancel,
+    ResumeWorkflow,
+    SignalBody,
+    SignalWorkflow,
+    StartWorkflow,
+    TerminateWorkflow,
+    UpdateWorkflow,
+)
 from perdure.engine.door import check
 
 ODD = (404, "\ud800", None, type("Text", (str,), {})("x"))
@@ -53,6 +61,21 @@ def test_so_it_is_further_inside(odd: Any) -> None:
     for fields in ({"memo": {odd: one}}, {"keywords": {odd: one}}, {"timeout": True}, {"timeout": 1.5}, {"seed": "1"}):
         with pytest.raises(InvalidArgument):
             check(start(**fields))
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_an_update_is_refused_for_what_is_in_it(odd: Any) -> None:
+    """Its names, and payloads that would make the decision that takes it unwritable: a run must not be set aside for them."""
+    one = Raw(b"1")
+    head = {"workflow_id": "w", "update_id": "u", "name": "n"}
+    for fields in ({"name": odd}, {"update_id": odd}, {"keywords": {odd: one}}, {"run_id": odd}):
+        with pytest.raises(InvalidArgument):
+            check(UpdateWorkflow(**{**head, **fields}))
+    for payload in (b"{bad", b"1 2", b"[" * 301 + b"]" * 301):
+        for fields in ({"input": (one, Raw(payload))}, {"keywords": {"k": Raw(payload)}}):
+            with pytest.raises(InvalidArgument, match="update n"):
+                check(UpdateWorkflow(**head, **fields))
+    check(UpdateWorkflow(**head, input=(Raw(b"[1,\n2]"),), keywords={"k": one}))
 
 
 def test_what_is_well_passes() -> None:
