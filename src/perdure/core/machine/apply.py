@@ -294,9 +294,9 @@ def _close(state: WorkflowState, run: RunState, event: Any) -> None:
     run.unnoted = []
     run.quarantine = None
     run.claim = None
-    if run.updates:
-        for update_id in run.updates.values():
-            state.update_ids.pop(update_id, None)
+    if run.updates or run.owed:
+        for update_id in (*(run.updates or {}).values(), *(run.owed or ())):
+            state.update_ids.pop(update_id, None)  # it was not carried out to its end, and may be sent again
     run.updates = run.owed = None
 
 

@@ -171,8 +171,8 @@ def test_remembered_updates_are_bounded(story: Story) -> None:
     assert list(story.state.update_ids) == ["late"]
 
 
-def test_a_reset_owes_what_was_accepted_behind_its_point(story: Story) -> None:
-    """The new run takes it again; meanwhile the id means that one, not the outcome it had before."""
+def reset_before_the_update(story: Story) -> None:
+    """A run whose only update, carried out, lies behind the point of its reset."""
     story.decide(accept(), complete(), waiting=(body(),))
     owed = redelivered(story.history[1:])
     assert owed == (body(accepted=True),)
@@ -180,9 +180,23 @@ def test_a_reset_owes_what_was_accepted_behind_its_point(story: Story) -> None:
     reset = Reset(id=2, time=story.now, run_id="r2", seed=2, reset_from="r", event_id=1, updates=owed)
     started = replace(story.history[0], run_id="r2")
     story._write(Transition(workflow_id="w", runs=(RunChange(run_id="r2", events=(started, reset)),)))
+
+
+def test_a_reset_owes_what_was_accepted_behind_its_point(story: Story) -> None:
+    """The new run takes it again; meanwhile the id means that one, not the outcome it had before."""
+    reset_before_the_update(story)
     assert story.run.owed == {"u1": body(accepted=True)}
     assert story.update("add", "u1") == UpdateWaits(run_id="r2")
-    claimed = story.claim(waiting=owed)
+    claimed = story.claim(waiting=(body(accepted=True),))
     assert story.report(claimed, Commands(commands=(accept(at=2),))).accepted
     assert not story.run.owed
     assert story.update("add", "u1").run_id == "r2"
+
+
+def test_what_a_reset_owed_may_be_taken_by_the_run_that_follows(story: Story) -> None:
+    """The new run continued before it took it: the successor may, and its id is not held by the history that was left."""
+    reset_before_the_update(story)
+    story.decide(closing=cm.ContinueAsNew(at=2), next_run_id="r3")
+    assert story.update("add", "u1") == UpdateWaits(run_id="r3")
+    assert story.decide(accept(), complete(), waiting=(body(accepted=True),)).accepted
+    assert story.update("add", "u1").run_id == "r3"
