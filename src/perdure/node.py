@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 from perdure.broker.inprocess import InProcessBroker
 from perdure.core.errors import InvalidArgument
@@ -16,6 +16,8 @@ from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
 from perdure.runtime.files import LocalFiles
 from perdure.sdk.client import Client
+from perdure.sdk.codecs import PayloadCodec
+from perdure.sdk.coded import coded
 from perdure.sdk.context import refuse_in_workflow
 from perdure.sdk.options import identifier
 from perdure.sdk.registry import Registry
@@ -23,6 +25,8 @@ from perdure.store.index.index import Index
 from perdure.store.index.schema import INDEX_FILE
 from perdure.store.journal.store import JournalStore
 from perdure.worker.worker import TaskWorker
+
+Codec: TypeAlias = PayloadCodec | Sequence[PayloadCodec] | None
 
 GRACE_S: Final = 30.0
 """So long may running activities take to end when a worker is asked to stop."""
@@ -43,6 +47,7 @@ class Node:
         build_id: str | None = None,
         max_activities: int = 200,
         max_processes: int | None = None,
+        codec: Codec = None,
         max_cached_runs: int = 10_000,
         grace: float = GRACE_S,
         blocked_after: float = LIMIT_S,
@@ -59,9 +64,10 @@ class Node:
         self.frontend = EngineFrontend(
             store, broker, clock, chance, node=f"node-{incarnation[:8]}", incarnation=incarnation, limits=limits
         )
-        self.client = Client(self.frontend, chance, identifier(namespace, "namespace"))
+        seen = coded(self.frontend, codec)
+        self.client = Client(seen, chance, identifier(namespace, "namespace"))
         self.worker = TaskWorker(
-            self.frontend,
+            seen,
             chance,
             self.registry,
             tuple(identifier(queue, "queue") for queue in queues),
@@ -162,6 +168,7 @@ def embedded(
     build_id: str | None = None,
     max_activities: int = 200,
     max_processes: int | None = None,
+    codec: Codec = None,
     max_cached_runs: int = 10_000,
     grace: float = GRACE_S,
     limits: Limits = LIMITS,
@@ -170,7 +177,7 @@ def embedded(
 
     Use it with `async with`; the node has `.client` and `.register(...)`. `queues` are the task queues its worker serves,
     `max_activities` bounds the activities running at once, `max_processes` the child processes of process activities (None: as many as
-    there are processors), `max_cached_runs` the runs held warm, `grace` (seconds) how long activities may go on when it stops, `limits`
+    there are processors), `codec` encodes and decodes every payload of its client and its worker (several: in that order), `max_cached_runs` the runs held warm, `grace` (seconds) how long activities may go on when it stops, `limits`
     the bounds on what one workflow id, run or message may hold. Entering raises `Unavailable` when another process holds the directory,
     and typed errors for a damaged
     journal.
@@ -187,6 +194,7 @@ def embedded(
         build_id=build_id,
         max_activities=max_activities,
         max_processes=max_processes,
+        codec=codec,
         max_cached_runs=max_cached_runs,
         grace=grace,
         limits=limits,
@@ -196,8 +204,8 @@ def embedded(
 class Worker:
     """A worker of its own for one queue, on any client. Use it with `async with`, or `run()` until cancelled.
 
-    `max_activities` bounds the activities running at once, `max_processes` the child processes of process activities; `grace` (seconds) is
-    how long activities may go on when it stops.
+    `max_activities` bounds the activities running at once, `max_processes` the child processes of process activities; `codec` takes the
+    place of the client's, `grace` (seconds) is how long activities may go on when it stops.
     """
 
     def __init__(
@@ -210,18 +218,20 @@ class Worker:
         build_id: str | None = None,
         max_activities: int = 100,
         max_processes: int | None = None,
+        codec: Codec = None,
         max_cached_runs: int = 10_000,
         grace: float = GRACE_S,
     ) -> None:
         registry = Registry(build_id)
         registry.register(*workflows, *activities)
         self._grace = grace
+        frontend = coded(client.frontend, codec)
         self._worker = TaskWorker(
-            client.frontend,
+            frontend,
             RealChance(),
             registry,
             (identifier(queue, "queue"),),
-            incarnation=getattr(client.frontend, "incarnation", ""),
+            incarnation=getattr(frontend, "incarnation", ""),
             max_activities=_positive("max_activities", max_activities),
             max_processes=0 if max_processes is None else _positive("max_processes", max_processes),
             max_cached_runs=_positive("max_cached_runs", max_cached_runs),

@@ -20,6 +20,7 @@ THIRD_PARTY = {"core": {"msgspec"}}
 ALLOWED: dict[str, set[str]] = {
     "core": {"core"},
     "errors": {"core"},
+    "codecs": {"sdk"},
     "ports": {"core"},
     "runtime": {"core", "ports", "runtime"},
     "store": {"core", "ports", "runtime", "store"},

@@ -18,6 +18,7 @@
     ├── PermissionDenied        PERMISSION_DENIED
     ├── HistoryDamaged          HISTORY_DAMAGED           part of the run's history is lost; `run_id` is quarantined
     ├── NondeterminismError     NONDETERMINISM            workflow code did what replay cannot repeat
+    ├── CodecError              CODEC_ERROR               a payload cannot be encoded or decoded by the codec given here
     ├── InvalidArgument         INVALID_ARGUMENT
     │   └── PayloadTooLarge     PAYLOAD_TOO_LARGE
     └── OutsideContext          OUTSIDE_CONTEXT           a verb of `workflow` or `activity` with nothing running
@@ -205,6 +206,12 @@ class NondeterminismError(PerdureError):
     code: ClassVar[str] = "NONDETERMINISM"
 
 
+class CodecError(PerdureError):
+    """A payload cannot be encoded or decoded by the codec this process was given: another key, another codec, or bytes that were changed."""
+
+    code: ClassVar[str] = "CODEC_ERROR"
+
+
 class InvalidArgument(PerdureError):
     """A value perdure was given is not one it can take; the message names it.
 
@@ -258,6 +265,7 @@ ERRORS: Final[tuple[type[PerdureError], ...]] = (
     PermissionDenied,
     HistoryDamaged,
     NondeterminismError,
+    CodecError,
     InvalidArgument,
     PayloadTooLarge,
     OutsideContext,

@@ -98,6 +98,8 @@ class Started(Event, frozen=True, kw_only=True, omit_defaults=True, gc=False, ta
     """The run's own id, or after a reset that of the run it came from; idempotency keys are made of it."""
     paused: bool = False
     limits: RunLimits = RunLimits()
+    encoded: Payload = ABSENT
+    """A `null` as the starter's codec encodes it: payloads of the run are encoded, and a worker that cannot decode this one gives it back."""
 
 
 class ActivityCompleted(AnswerEvent, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="activity_completed"):

@@ -62,6 +62,8 @@ class StartWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=F
     """So long after the start the code begins."""
     retry: RetryPolicy | None = None
     """How a run that failed is tried again; None: not at all."""
+    encoded: Payload = ABSENT
+    """A `null` as the client's codec encodes it: payloads of the run are encoded, and who cannot decode this one cannot run it."""
 
 
 class SignalWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="signal_workflow"):

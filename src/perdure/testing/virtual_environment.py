@@ -25,7 +25,7 @@ from perdure.core.errors import InvalidArgument
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
 from perdure.core.requests import AnyRequest, UpdateWorkflow
-from perdure.node import Node
+from perdure.node import Codec, Node
 from perdure.ports import (
     Answer,
     Chance,
@@ -82,6 +82,7 @@ async def environment(
     build_id: str | None = None,
     max_activities: int = 200,
     max_processes: int | None = None,
+    codec: Codec = None,
     max_cached_runs: int = 10_000,
     patience: float = PATIENCE_S,
     attempts_max: int = ATTEMPTS_MAX,
@@ -90,7 +91,7 @@ async def environment(
 
     Everything is in memory, ids and chance come from `seed`, and time begins at `start` (aware; the first of January 2026), so that a
     test does the same every time. With `data` a journal in that directory is used instead, ids are fresh, and `start` is the real time
-    unless given. `queues`, `namespace`, `build_id`, `max_activities`, `max_processes` and `max_cached_runs` are those of `perdure.embedded`; with
+    unless given. `queues`, `namespace`, `build_id`, `max_activities`, `max_processes`, `codec` and `max_cached_runs` are those of `perdure.embedded`; with
     `max_cached_runs=1` nearly every step is replayed from its history. `patience` bounds in real seconds how long activities may hold
     the clock before `StuckError` says so. `attempts_max` bounds how many attempts of one activity may fail while a result is awaited:
     then `StuckError` names the activity and its last failure, instead of retrying through virtual time for ever. (They are counted now
@@ -114,11 +115,12 @@ async def environment(
         build_id=build_id,
         max_activities=max_activities,
         max_processes=max_processes,
+        codec=codec,
         max_cached_runs=max_cached_runs,
         grace=0.0,
     )
     async with node:
-        client = Client(node.frontend, chance, namespace)
+        client = Client(node.client.frontend, chance, namespace)
         env = Environment(node, clock, client, Explainer(node.registry, queues), FailingActivities(attempts_max), patience)
         pump = asyncio.get_running_loop().create_task(env.pump(), name="perdure virtual time")
         try:
@@ -359,6 +361,7 @@ class _WaitingFrontend:
         self._frontend = frontend
         self._wait = wait
         self.incarnation: str = getattr(frontend, "incarnation", "")
+        self.codec: object = getattr(frontend, "codec", None)
 
     def send(self, request: AnyRequest, answer: Answer) -> None:
         self._frontend.send(request, answer)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from perdure.core.commands import ContinueAsNew, FailWorkflow
 from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
-from perdure.core.events import UpdateBody
+from perdure.core.events import Started, UpdateBody
 from perdure.core.limits import LIMITS
 from perdure.core.parts import split
 from perdure.core.replies import ActivityClaim, NotWanted, Reported, WorkflowClaimed
@@ -25,6 +25,8 @@ from perdure.ports import Chance, Frontend, WorkerIdentity
 from perdure.replay.mismatch import Mismatch, OldBuild, Stale
 from perdure.replay.runner import Runner
 from perdure.replay.watchdog import WatchedThread
+from perdure.sdk.coded import has_codec
+from perdure.sdk.encoding import any_encoded, is_encoded
 from perdure.sdk.registry import Registry
 from perdure.worker.answering import Answering
 from perdure.worker.attempts import Fact
@@ -77,6 +79,7 @@ class Decider:
         self.watched = watched
         self._serial = count(1)
         self._unknown: set[str] = set()
+        self._decodes = has_codec(frontend)
         self._cut: set[str] = set()
         """Runs whose last fused report was cut: their next fact goes unfused."""
         self.fuse = True
@@ -183,7 +186,10 @@ class Decider:
         assert reply.started is not None
         definition: Any = self._registry.workflow(reply.started.workflow_type)
         if definition is None:
-            self._release_unknown(request, reply)
+            self._release_unknown(request, reply, "not registered here; its runs wait for a worker that knows it")
+            return None
+        if not self._decodes and _is_encoded(reply.started):
+            self._release_unknown(request, reply, "encoded; its runs wait for a worker that was given the codec")
             return None
         runner = Runner(definition, request.namespace, request.workflow_id, reply.started)
         session = Session(request.namespace, request.workflow_id, request.run_id, runner)
@@ -193,12 +199,12 @@ class Decider:
         self._sessions.add(session)
         return session
 
-    def _release_unknown(self, request: ClaimWorkflow, reply: WorkflowClaimed) -> None:
+    def _release_unknown(self, request: ClaimWorkflow, reply: WorkflowClaimed, why: str) -> None:
         assert reply.started is not None
         name = reply.started.workflow_type
         if name not in self._unknown:
             self._unknown.add(name)
-            log.warning("workflow type %r is not registered here; its runs wait for a worker that knows it", name)
+            log.warning("workflow type %r is %s", name, why)
         self._frontend.send(release_unknown(request, reply.token, request.build_id), _log_refusal)
 
     # -------------------------------------------------------------------------------------------------------------- feeding
@@ -440,6 +446,10 @@ class Decider:
         if isinstance(fact, ActivitySucceeded) and fact.fed_at:
             fact = replace(fact, fed_at=0)
         asyncio.get_running_loop().call_later(AGAIN_S, self._report_alone, of, fact)
+
+
+def _is_encoded(started: Started) -> bool:
+    return is_encoded(started.encoded) or any_encoded(started.input, started.keywords)
 
 
 def _log_refusal(_reply: Any, error: BaseException | None) -> None:

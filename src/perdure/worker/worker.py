@@ -11,6 +11,8 @@ from perdure.core.requests import ClaimActivity, ReleaseActivity
 from perdure.core.tasks import CancelNotice, Task
 from perdure.ports import Chance, Frontend, Subscription
 from perdure.replay.watchdog import BlockedLoop, Watchdog
+from perdure.sdk.coded import has_codec
+from perdure.sdk.encoding import any_encoded
 from perdure.sdk.registry import Registry
 from perdure.worker.answering import Answering
 from perdure.worker.attempts import Attempt, Attempts, Fact
@@ -60,6 +62,8 @@ class TaskWorker:
         self._workflow_lines: list[Subscription] = []
         self._activity_lines: list[Subscription] = []
         self._unknown: set[str] = set()
+        self._unread: set[str] = set()
+        self._decodes = has_codec(frontend)
         self._started = False
         self._stopped = False
         self._stop: asyncio.Task[None] | None = None
@@ -190,9 +194,18 @@ class TaskWorker:
 
     def _run(self, claim: ActivityClaim) -> None:
         """An activity has been claimed, and has its slot."""
-        definition = self._registry.activity(claim.scheduled.name)
+        scheduled = claim.scheduled
+        definition = self._registry.activity(scheduled.name)
         if definition is None or self._stopped:
             self._release(claim, known=definition is not None)
+            return
+        if not self._decodes and (scheduled.input or scheduled.keywords) and any_encoded(scheduled.input, scheduled.keywords):
+            self._release(claim, known=True)
+            if scheduled.name not in self._unread:
+                self._unread.add(scheduled.name)
+                log.warning(
+                    "arguments of activity %r are encoded; it waits for a worker that was given the codec", scheduled.name
+                )
             return
         self._attempts.start(definition, claim)
 

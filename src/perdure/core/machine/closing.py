@@ -116,6 +116,7 @@ def _continue(draft: Draft, report: Report, command: cm.ContinueAsNew, based_on:
         first_run_id=started.first_run_id or run.run_id,
         paused=run.paused,
         limits=started.limits,
+        encoded=started.encoded,
     )
     begin(
         draft,

@@ -68,6 +68,7 @@ def start_of(state: WorkflowState, run: RunState, child: ChildState) -> Delivery
         origin=started.origin,
         priority=event.priority,
         parent=parent,
+        encoded=started.encoded,
     )
     return Delivery(key=child.request_id, request=request, source=state.workflow_id, command=event.id, hears="child")
 

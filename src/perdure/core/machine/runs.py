@@ -165,6 +165,7 @@ def _started(state: WorkflowState, request: StartWorkflow, time: int) -> Started
         start_delay=request.start_delay,
         retry=request.retry,
         limits=_run_limits(state.limits),
+        encoded=request.encoded,
     )
 
 
