@@ -7,12 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from perdure import errors, testing
+    from perdure import codecs, errors, testing
     from perdure.core.limits import Limits
     from perdure.node import Worker, embedded
     from perdure.sdk.activity import activity
     from perdure.sdk.child import ChildHandle
     from perdure.sdk.client import Client
+    from perdure.sdk.codecs import PayloadCodec
     from perdure.sdk.handle import Handle
     from perdure.sdk.options import Retry
     from perdure.sdk.workflow import workflow
@@ -24,9 +25,11 @@ __all__ = [
     "Client",
     "Handle",
     "Limits",
+    "PayloadCodec",
     "Retry",
     "Worker",
     "activity",
+    "codecs",
     "embedded",
     "errors",
     "testing",
@@ -38,9 +41,11 @@ _HOMES: Final = {
     "Client": "perdure.sdk.client",
     "Handle": "perdure.sdk.handle",
     "Limits": "perdure.core.limits",
+    "PayloadCodec": "perdure.sdk.codecs",
     "Retry": "perdure.sdk.options",
     "Worker": "perdure.node",
     "activity": "perdure.sdk.activity",
+    "codecs": "",
     "embedded": "perdure.node",
     "errors": "",
     "testing": "",

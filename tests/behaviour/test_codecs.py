@@ -8,8 +8,10 @@ import pytest
 
 import perdure
 from perdure import Retry, activity, workflow
-from perdure.codecs import AesGcm, Zstd
+from perdure.codecs import AesGcm, Zstd, decoded
 from perdure.errors import CodecError, WorkflowFailed
+from perdure.replay.history import replay_history
+from perdure.replay.mismatch import Mismatch
 from perdure.sdk.coded import coded
 from perdure.testing import environment
 
@@ -243,3 +245,55 @@ async def test_in_the_testing_environment() -> None:
     async with environment(codec=AesGcm({"k": KEY})) as env:
         env.register(counts)
         assert await env.client.execute(counts(2)) == 0
+
+
+@workflow
+class Cart:
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+    @workflow.run
+    async def run(self, user: str) -> list[str]:
+        await workflow.receive("done")
+        return self.items
+
+    @workflow.query
+    def first(self, prefix: str) -> str:
+        return prefix + self.items[0]
+
+    @workflow.update
+    async def add(self, item: str) -> str:
+        self.items.append(item)
+        return f"secret-{item}"
+
+    @add.validator
+    def _check(self, item: str) -> None:
+        if not item.startswith("secret"):
+            raise ValueError(f"secret refusal of {item}")
+
+
+async def test_queries_and_updates_are_encoded_too(any_house, t) -> None:
+    """Arguments and answers of both, refusals of validators; whoever asks without the codec gets what is there."""
+    async with any_house(Cart, codec=CODEC, replays=False) as app:
+        handle = await app.client.start(Cart.run("secret-user"))
+        assert await handle.update(Cart.add("secret-tea")) == "secret-secret-tea"
+        with pytest.raises(ValueError, match="secret refusal of milk"):
+            await handle.update(Cart.add("milk"))
+        assert await handle.query(Cart.first("a ")) == "a secret-tea"
+        blind = perdure.Client(app.frontend, app.client._chance)
+        assert list(await blind.handle(handle.id).query("first", "a ")) == ["perdure/encoded"]
+        await handle.signal("done")
+        assert await handle.result() == ["secret-tea"]
+        assert await handle.query(Cart.first("b ")) == "b secret-tea"
+    assert b"secret" not in written(any_house.data)
+
+
+async def test_an_exported_history_replays_for_who_has_the_codec(house) -> None:
+    """Strictly: what is compared is decoded. Without the codec nothing is guessed."""
+    async with house(no_arguments, charge, codec=CODEC, replays=False) as app:
+        handle = await app.client.start(no_arguments())
+        await handle.result()
+        events = (await app.frontend.record("default", handle.id)).events
+        with pytest.raises(Mismatch, match="encoded"):
+            replay_history(no_arguments, events)
+        replay_history(no_arguments, decoded(events, CODEC), strict=True).close()

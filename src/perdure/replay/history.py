@@ -7,6 +7,7 @@ from perdure.core import events as ev
 from perdure.core.state import is_closing
 from perdure.replay.mismatch import Mismatch, in_words
 from perdure.replay.runner import Definition, Runner, check_closed
+from perdure.sdk.encoding import is_encoded
 
 
 def replay_history(
@@ -27,6 +28,8 @@ def replay_history(
     """
     if not events or not isinstance(events[0], ev.Started):
         raise Mismatch("a history begins with a started event")
+    if is_encoded(events[0].encoded):
+        raise Mismatch("the history is encoded, and only whoever has the codec can read it: see perdure.codecs.decoded")
     closing = events[-1] if is_closing(events[-1]) else None
     body = list(events[:-1]) if closing is not None else list(events)
     if closing is not None and isinstance(closing, ev.ClosingEvent) and closing.at:

@@ -15,6 +15,7 @@ from perdure.core.description import Description
 from perdure.core.errors import CodecError
 from perdure.core.failure import Failure
 from perdure.core.payload import NULL
+from perdure.core.queries import Passed, Query, QueryAnswer, QueryNotWanted, QueryReply, QueryTaken, Refused, TakeQuery
 from perdure.core.replies import ActivityClaim, ActivityClaimed, NotWanted, Reported, RunResult, UpdateResult, WorkflowClaimed
 from perdure.core.requests import (
     ActivityErred,
@@ -171,6 +172,33 @@ class CodedFrontend:
                 type=type(fault).__name__, message="what the attempt gave cannot be encoded; its worker's log says why"
             )
             return ActivityErred(command=fact.command, attempt=fact.attempt, token=fact.token, failure=failure)
+
+    # ------------------------------------------------------------------------------------------------------------- queries
+
+    async def query(self, query: Query) -> QueryReply:
+        return self.encoding.decoded(await self.inner.query(self.encoding.encoded(query)))
+
+    def take_query(self, request: TakeQuery, answer: Answer) -> None:
+        self.inner.take_query(request, partial(self._taken, answer))
+
+    def _taken(self, answer: Answer, reply: Any, error: BaseException | None) -> None:
+        if not isinstance(reply, QueryTaken):
+            answer(reply, error)
+            return
+        try:
+            reply = self.encoding.decoded(reply)
+        except CodecError as fault:
+            self.inner.answer_query(Passed(query_id=reply.query_id, run_id=reply.run_id, reason=str(fault)))
+            answer(QueryNotWanted(), None)
+            return
+        answer(reply, None)
+
+    def answer_query(self, answer: QueryAnswer) -> None:
+        try:
+            answer = self.encoding.encoded(answer)
+        except CodecError as fault:
+            answer = Refused(query_id=answer.query_id, run_id=answer.run_id, code=fault.code, message=str(fault))
+        self.inner.answer_query(answer)
 
     # ------------------------------------------------------------------------------------------------------------- reading
 

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, structs
 from perdure.core.errors import CodecError
 from perdure.core.failure import Failure
 from perdure.core.payload import ABSENT, Payload, is_absent
-from perdure.sdk.codecs import PayloadCodec
+from perdure.sdk.codecs import PayloadCodec, codec_of
 
 MARK: Final = b'{"perdure/encoded":"'
 _END: Final = b'"}'
@@ -49,6 +49,11 @@ def is_encoded(payload: Payload) -> bool:
 def any_encoded(payloads: tuple[Payload, ...], keywords: dict[str, Payload]) -> bool:
     """True when one of a call's payloads is encoded."""
     return any(map(is_encoded, payloads)) or any(map(is_encoded, keywords.values()))
+
+
+def decoded(value: _T, codec: object) -> _T:
+    """Anything that holds payloads (the events of an exported history, say) as a process with that codec sees it. Raises `CodecError`."""
+    return Encoding(codec_of(codec)).decoded(value)
 
 
 class Encoding:

@@ -117,7 +117,7 @@ class HistoryEntry:
         return found
 
 
-_UNSAID = frozenset({"id", "time", "token", "incarnation"})
+_UNSAID = frozenset({"id", "time", "token", "incarnation", "encoded"})
 """Said elsewhere, or nobody's business: a claim's token is the right to report on it."""
 
 

@@ -19,6 +19,8 @@ from perdure.replay.history import replay_history
 from perdure.replay.mismatch import Mismatch, OldBuild, Stale
 from perdure.replay.runner import Runner
 from perdure.replay.watchdog import WatchedThread
+from perdure.sdk.coded import has_codec
+from perdure.sdk.encoding import is_encoded
 from perdure.sdk.registry import Registry
 from perdure.worker.sessions import Session, Sessions
 
@@ -98,6 +100,9 @@ class Answering:
         if definition is None:
             passed = Passed(**head, reason=f"workflow type {started.workflow_type!r} is not registered there")
             self._frontend.answer_query(passed)
+            return
+        if is_encoded(started.encoded) and not has_codec(self._frontend):
+            self._frontend.answer_query(Passed(**head, reason="the run is encoded, and that worker was not given the codec"))
             return
         try:
             runner = self._replayed(definition, taken)

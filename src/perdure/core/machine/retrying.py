@@ -53,4 +53,5 @@ def next_attempt(run: RunState, report: Report, delay: int, time: int) -> Starte
         first_run_id=started.first_run_id or run.run_id,
         paused=run.paused,
         limits=started.limits,
+        encoded=started.encoded,
     )
