@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from perdure.core.errors import InvalidArgument
 from perdure.core.events import AttributesSet, Completed, ContinuedAsNew, ParentLink, Reset, SignalReceived, Started, Terminated
@@ -253,19 +254,25 @@ def test_open_workflows_follow_the_last_run(prove) -> None:
     prove(proof)
 
 
-def test_an_id_is_open_while_it_has_messages_to_deliver(prove) -> None:
-    """A closed run may have left some: the id is taken up at start-up until they are delivered."""
+def test_a_closed_id_with_messages_to_deliver_counts_as_open(prove) -> None:
+    """What a closing run leaves in the outbox must be taken up at the next start, until the last of it is noted as delivered."""
 
     async def proof(store: Store, lease: Lease) -> None:
-        messages = tuple(Message(request_id=f"m{n}", workflow_id="b", kind="cancel") for n in range(2))
-        end = Completed(id=2, time=3, at=1, based_on=1)
-        close = Transition(workflow_id="a", runs=(RunChange(run_id="r1", events=(end,)),), outbox=messages)
-        await store.commit(lease, [started("a"), close])
+        left = tuple(Message(request_id=f"r1/{n}", workflow_id="b", kind="signal_workflow", body={}) for n in (2, 3))
+        await store.commit(lease, [started("a"), replace(completed("a", 2), outbox=left)])
         assert list(await store.open_workflows(ALL)) == [("default", "a")]
-        await store.commit(lease, [noted("a", Delivered(id=1, time=4, messages=("m0",)))])
+        assert [message.request_id for transition in await store.load("default", "a") for message in transition.outbox] == [
+            "r1/2",
+            "r1/3",
+        ]
+        await store.commit(lease, [noted("a", Delivered(id=1, time=3000, messages=("r1/3",)))])
         assert list(await store.open_workflows(ALL)) == [("default", "a")]
-        await store.commit(lease, [noted("a", Delivered(id=2, time=5, messages=("m1",)))])
+        await store.commit(lease, [started("a", "r2"), completed("a", 2, "r2")])
+        assert list(await store.open_workflows(ALL)) == [("default", "a")]
+        await store.commit(lease, [noted("a", Delivered(id=1, time=3000, messages=("r1/2",)), "r2")])
         assert list(await store.open_workflows(ALL)) == []
+        summary = (await store.runs(RunFilter(query="workflow_id = 'a'"), 10)).items
+        assert [run.status for run in summary] == ["completed", "completed"]
 
     prove(proof)
 
