@@ -45,6 +45,10 @@ async def waits(name: str) -> int:
     return await workflow.receive(name, int)
 
 @workflow
+async def fetches(name: str) -> int:
+    return await (await workflow.start_child(waits(name), id=f"{name}-kid"))
+
+@workflow
 class Counts:
     def __init__(self) -> None:
         self.n = 0
@@ -219,10 +223,36 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def test_a_node_says_what_it_serves(node: Node) -> None:
     """One line of JSON: where, what, and as which process."""
     assert node.facts["pid"] == node.process.pid
-    assert node.facts["workflows"] == ["asks", "breaks", "echo", "fails", "hangs", "hello", "waits"]
+    assert node.facts["workflows"] == [
+        "Counter",
+        "Counts",
+        "asks",
+        "breaks",
+        "echo",
+        "fails",
+        "fetches",
+        "hangs",
+        "hello",
+        "waits",
+    ]
     assert node.facts["activities"] == ["break_disk", "greet", "hang"]
     assert node.facts["queues"] == ["default"]
     assert stat.S_IMODE((node.data / "socket").stat().st_mode) == 0o600
+
+
+def test_describe_shows_children(node: Node) -> None:
+    """A parent waits for its child, whose description says whose child it is."""
+    node.run("workflow", "start", "fetches", "--id", "mum", "--input", '"sock"')
+
+    def waiting() -> bool:
+        return "· running" in node.run("workflow", "describe", "mum").stdout
+
+    until(waiting)
+    assert "child · waits · sock-kid · running" in node.run("workflow", "describe", "mum").stdout
+    parent = json.loads(node.run("workflow", "describe", "sock-kid", "-o", "json").stdout)["parent"]
+    assert parent[0] == "mum"
+    node.run("workflow", "signal", "sock-kid", "sock", "--input", "2")
+    assert node.run("workflow", "result", "mum").stdout == "2\n"
 
 
 def test_start_waits_for_the_result(node: Node) -> None:
