@@ -157,6 +157,7 @@ REACHING: dict[str, Callable[[], Awaitable[Any]]] = {
     "handle.signal()": lambda: NODE["app"].client.handle("g").signal("s"),
     "handle.cancel()": lambda: NODE["app"].client.handle("g").cancel(),
     "handle.terminate()": lambda: NODE["app"].client.handle("g").terminate(),
+    "handle.reset()": lambda: NODE["app"].client.handle("g").reset(1),
     "handle.pause()": lambda: NODE["app"].client.handle("g").pause(),
     "handle.resume()": lambda: NODE["app"].client.handle("g").resume(),
     "handle.describe()": lambda: NODE["app"].client.handle("g").describe(),

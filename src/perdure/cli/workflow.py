@@ -151,6 +151,37 @@ async def terminate(
 
 
 @app.command
+async def reset(
+    id: str,
+    /,
+    *,
+    event: int,
+    reason: str | None = None,
+    run: Run = None,
+    place: Place = HERE,
+    output: Output = TEXT,
+) -> int:
+    """Begin a new run from a run's history, and print its id. An open run is terminated.
+
+    Args:
+        id: The workflow id.
+        event: The last event the new run takes over, by its number in `history`.
+        reason: Why, for people.
+        run: A run of it; the current one when left out.
+    """
+    from perdure.cli.connection import connected
+    from perdure.cli.show import emit, text
+
+    async with connected(place) as client:
+        handle = await client.handle(identified(id), run).reset(event, reason)
+    if output.is_json:
+        emit({"workflow_id": handle.id, "run_id": handle.run_id}, output.output)
+    else:
+        text(f"{handle.id} {handle.run_id}")
+    return OK
+
+
+@app.command
 async def pause(id: str, /, *, reason: str | None = None, run: Run = None, place: Place = HERE, output: Output = TEXT) -> int:
     """Hold a run where it is until it is resumed. What comes meanwhile is kept; what was started goes on.
 

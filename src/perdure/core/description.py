@@ -62,7 +62,7 @@ def describe(state: WorkflowState, run: RunState, now: int) -> Description:
         type=started.workflow_type,
         status=run.status,
         queue=started.queue,
-        started_at=started.time,
+        started_at=run.reset_at or started.time,
         closed_at=run.closing.time if run.closing is not None else 0,
         result=ended.result,
         failure=ended.failure,
@@ -189,6 +189,6 @@ def result_of(run_id: str, closing: object) -> RunResult:
     if isinstance(closing, ev.Cancelled):
         return RunResult(run_id=run_id, status="cancelled", reason=closing.reason)
     if isinstance(closing, ev.Terminated):
-        return RunResult(run_id=run_id, status="terminated", reason=closing.reason)
+        return RunResult(run_id=run_id, status="terminated", reason=closing.reason, next_run_id=closing.next_run_id)
     assert isinstance(closing, ev.TimedOut)
     return RunResult(run_id=run_id, status="timed_out")

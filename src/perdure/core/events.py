@@ -364,6 +364,8 @@ class Terminated(Event, frozen=True, kw_only=True, omit_defaults=True, gc=False,
     reason: str = ""
     request_id: str = ""
     unseen_signals: int = 0
+    next_run_id: str = ""
+    """The run it was reset to; empty when it was not."""
 
 
 class TimedOut(Event, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="timed_out"):

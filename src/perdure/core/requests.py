@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from perdure.core.commands import AnyCommand, ClosingCommand
-from perdure.core.events import Attribute, ParentLink, SignalReceived, UpdateBody
+from perdure.core.events import AnyEvent, Attribute, ParentLink, SignalReceived, UpdateBody
 from perdure.core.failure import Failure, FailureKind
 from perdure.core.payload import ABSENT, NULL, Payload
 from perdure.core.replies import RunResult
@@ -111,12 +111,16 @@ class UpdateWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=
 
 
 class ResetWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="reset_workflow"):
+    """Begin a new run from the history of another, up to `event_id`. Without `run_id` it is the id's current or last run."""
+
     event_id: int
     new_run_id: str
     seed: int
     run_id: str = ""
     reason: str = ""
     request_id: str = ""
+    events: tuple[AnyEvent, ...] = ()
+    """That history, whole. The engine fills it in."""
 
 
 class FinishActivity(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="finish_activity"):

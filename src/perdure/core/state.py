@@ -53,6 +53,8 @@ class ActivityState(Struct, kw_only=True):
     """First and last failed attempts, bounded by the limits."""
     heartbeat: Payload = ABSENT
     cancel_requested: bool = False
+    again_at: int = 0
+    """When a reset dispatched it again: from then its bounds count."""
     beat_at: int = 0
     """Volatile: instant of the last sign of life of the claim."""
     beat_details: Payload = ABSENT
@@ -60,6 +62,11 @@ class ActivityState(Struct, kw_only=True):
     noted_beat_at: int = 0
     lives_for: int = 0
     """Volatile: the claim is lost after so many microseconds without a sign of life; 0 = never while the owner lives."""
+
+    @property
+    def since(self) -> int:
+        """From when its bounds count."""
+        return self.again_at or self.event.time
 
 
 class ChildState(Struct, kw_only=True):
@@ -136,6 +143,8 @@ class RunState(Struct, kw_only=True):
     children: dict[int, ChildState] | None = None
     """By number of the command; None when there is none, as with `externals`."""
     externals: dict[int, ExternalState] | None = None
+    reset_at: int = 0
+    """When it was last reset: from then its time limit counts."""
     reset_to: str = ""
     """Run id that the last reset gave; commands before that event were asked for by another run."""
 
@@ -204,6 +213,8 @@ class WorkflowState(Struct, kw_only=True):
     update_ids: dict[str, AcceptedUpdate] = field(default_factory=dict[str, AcceptedUpdate])
     """Remembered updates by id, oldest first. One whose run ended before its handler did is forgotten: it may be sent again."""
     terminate_ids: dict[str, int] = field(default_factory=dict[str, int])
+    reset_ids: dict[str, str] | None = None
+    """Remembered request ids of resets, and the run each made. None while there was none."""
     child_starts: dict[str, str] | None = None
     """By request id of a start as somebody's child: the run it began. As many are remembered as ids are."""
     kin: dict[str, ChildState] | None = None

@@ -9,7 +9,7 @@ from perdure.core.errors import InvalidArgument
 from perdure.core.events import UpdateAccepted
 from perdure.core.ids import fault_of_id, is_plain
 from perdure.core.queries import Query
-from perdure.core.requests import AnyRequest, SignalBody, SignalWorkflow, StartWorkflow, UpdateWorkflow
+from perdure.core.requests import AnyRequest, ResetWorkflow, SignalBody, SignalWorkflow, StartWorkflow, UpdateWorkflow
 from perdure.core.tasks import PRIORITY_MAX
 from perdure.core.texts import REASON_CHARS_MAX, fault_of_text
 from perdure.core.transition import RunChange, Transition
@@ -30,6 +30,10 @@ def check(request: AnyRequest) -> None:
         _check_signal(request.signal)
     elif isinstance(request, UpdateWorkflow):
         _check_update(request)
+    elif isinstance(request, ResetWorkflow):
+        _check("run id", request.new_run_id)
+        _check_whole("seed", request.seed)
+        _check_whole("event_id", request.event_id)
     for field, what in _OPTIONAL_IDS:
         given = getattr(request, field, "")
         if given != "":

@@ -5,7 +5,7 @@ Implements `ports.Frontend` for whoever lives in this process; wires end here to
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from functools import lru_cache
 from typing import Any, Final, get_args
 
@@ -20,11 +20,11 @@ from perdure.core.machine.updates import standing
 from perdure.core.machine.wakes import matters
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
-from perdure.core.requests import AnyRequest, ClientRequest, Report, ReportPart
+from perdure.core.requests import AnyRequest, ClientRequest, Report, ReportPart, ResetWorkflow
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.tasks import Task
-from perdure.engine import damaged, door
+from perdure.engine import damaged, door, resetting
 from perdure.engine.aside import set_aside
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
@@ -285,6 +285,9 @@ class EngineFrontend:
                 self._check_running()
             if kind in _CLIENT:
                 door.check(request)
+                if isinstance(request, ResetWorkflow):
+                    self._spawn(self._reset(request, answer))
+                    return
             elif isinstance(request, Report) and request.parts:
                 request = self._parts.whole(request)
             elif isinstance(request, ReportPart):
@@ -316,9 +319,21 @@ class EngineFrontend:
         if live is not None:
             owner.submit(live, request, answer)
             return
-        task = asyncio.get_running_loop().create_task(self._load_and_submit(owner, key, request, answer))
+        self._spawn(self._load_and_submit(owner, key, request, answer))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._loading.add(task)
         task.add_done_callback(self._loading.discard)
+
+    async def _reset(self, request: ResetWorkflow, answer: Answer) -> None:
+        owner = self._owner((request.namespace, request.workflow_id))
+        try:
+            await resetting.bring(owner, self._store, self._settled, request, answer)
+        except Exception as error:
+            if not isinstance(error, PerdureError):
+                log.exception("resetting workflow %r failed", request.workflow_id)
+            answer(None, error)
 
     async def _load_and_submit(self, owner: ShardOwner, key: Key, request: AnyRequest, answer: Answer | None) -> None:
         try:

@@ -59,6 +59,7 @@ class RunContext:
         "namespace",
         "news",
         "predicates",
+        "run_id",
         "seed",
         "set_aside",
         "signals",
@@ -73,6 +74,7 @@ class RunContext:
         self.started = started
         self.matcher = matcher
         self.definition = definition
+        self.run_id = started.origin_run_id or started.run_id
         self.seed = started.seed
         self.attributes = started.attributes
         self.datetimes = started.attribute_datetimes
@@ -108,7 +110,7 @@ class RunContext:
         return WorkflowInfo(
             namespace=self.namespace,
             workflow_id=self.workflow_id,
-            run_id=started.run_id,
+            run_id=self.run_id,
             type=started.workflow_type,
             queue=started.queue,
             attempt=started.attempt,
@@ -124,6 +126,12 @@ class RunContext:
 
     def now(self) -> int:
         return self.time
+
+    def reset(self, run_id: str, seed: int) -> None:
+        """From here on the code sees another run's id and chance; before, it saw those of the run that was reset."""
+        self.run_id, self.seed = run_id, seed
+        if self._random is not None:
+            self._random.seed(seed)
 
     def random(self) -> Random:
         if self.loop.place and self.loop.place != MAKING:

@@ -253,8 +253,8 @@ class Runner:
         if asked is not None:
             asked.waiter.is_over(event)
 
-    def _ignore(self, event: Any) -> None:
-        """An input that wakes nothing in code written so far; it is fed all the same, so that numbers agree."""
+    def _reset(self, event: ev.Reset) -> None:
+        self.context.reset(event.run_id, event.seed)
 
     # ------------------------------------------------------------------------------------------------------------ ending
 
@@ -332,5 +332,5 @@ _FEED: dict[type, Any] = {
     ev.ExternalCancelDelivered: Runner._answer,
     ev.ExternalCancelFailed: Runner._answer,
     ev.CancelRequested: Runner._cancel,
-    ev.Reset: Runner._ignore,
+    ev.Reset: Runner._reset,
 }

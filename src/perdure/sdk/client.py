@@ -79,6 +79,10 @@ class Client(ActivityCompletion):
         refuse_in_workflow(call)
         return self.frontend
 
+    def fresh_run(self) -> dict[str, Any]:
+        """The id and seed of a run that a reset is to begin."""
+        return {"new_run_id": self._chance.run_id(), "seed": self._chance.seed()}
+
     def fresh_id(self) -> str:
         """A new id no one else has."""
         return self._chance.token()

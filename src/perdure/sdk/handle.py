@@ -8,12 +8,12 @@ from collections.abc import Callable  # noqa: TC003 – read by whoever asks for
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
 
 from perdure.core.queries import Query
-from perdure.core.requests import PauseWorkflow, RequestCancel, ResumeWorkflow, SignalWorkflow, TerminateWorkflow
+from perdure.core.requests import PauseWorkflow, RequestCancel, ResetWorkflow, ResumeWorkflow, SignalWorkflow, TerminateWorkflow
 from perdure.sdk.duration import Duration, length
 from perdure.sdk.failures import to_exception
 from perdure.sdk.handlers import QueryCall, QueryHandler
 from perdure.sdk.messages import message_of
-from perdure.sdk.options import identifier
+from perdure.sdk.options import identifier, whole
 from perdure.sdk.options import reason as checked_reason
 from perdure.sdk.outcome import outcome_of
 from perdure.sdk.payloads import CONVERTER
@@ -35,6 +35,9 @@ T = TypeVar("T")
 
 QUERY_TIMEOUT_S: Final = 10.0
 """So long may a query wait for a worker, unless it says otherwise."""
+
+
+EVENT_ID_MAX: Final = 2**31 - 1
 
 
 class Handle(Generic[R_co]):
@@ -240,6 +243,27 @@ class Handle(Generic[R_co]):
                 request_id=self._client.fresh_id() if request_id is None else identifier(request_id, "request id"),
             )
         )
+
+    async def reset(self, event_id: int, reason: str | None = None, *, request_id: str | None = None) -> Handle[R_co]:
+        """Begin a new run from this one's history up to and including event `event_id`, and return its handle.
+
+        An open run ends `terminated`, its id goes on in the new run; a closed one stays as it is. Up to the point the code is replayed;
+        activities open there are dispatched again, with their idempotency keys; signals and accepted updates that came later are
+        delivered again, cancels are not. A handle made with a run id resets that run, any other one the id's current or last run.
+        Raises `NotFound`, `InvalidArgument` for an event that is not there or is the run's end, `LimitExceeded`.
+        """
+        frontend, client = self._client.reach("handle.reset()"), self._client
+        request = ResetWorkflow(
+            namespace=client.namespace,
+            workflow_id=self.id,
+            run_id=self._pinned,
+            event_id=whole(event_id, "event_id", 1, EVENT_ID_MAX),
+            reason=checked_reason(reason),
+            request_id=client.fresh_id() if request_id is None else identifier(request_id, "request id"),
+            **client.fresh_run(),
+        )
+        reply = await frontend.call(request)
+        return Handle(client, self.id, None, self._workflow, started=reply.run_id)
 
     async def pause(self, reason: str | None = None) -> None:
         """Hold the run where it is: nothing more is decided for it, or for what it continues as, until `resume`.

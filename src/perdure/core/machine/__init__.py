@@ -16,6 +16,7 @@ from perdure.core.machine import (
     outside,
     pausing,
     reports,
+    resetting,
     runs,
     signals,
     timers,
@@ -23,7 +24,6 @@ from perdure.core.machine import (
 )
 from perdure.core.machine.apply import apply, apply_transition
 from perdure.core.machine.outcome import Decided, Outcome
-from perdure.core.machine.targets import not_yet
 from perdure.core.replies import Rejection
 from perdure.core.state import WorkflowState
 
@@ -37,10 +37,6 @@ def decide(state: WorkflowState, request: rq.AnyRequest, now: int) -> Decided:
 
 def _in_parts(_state: WorkflowState, _request: Any, _now: int) -> Decided:
     return Rejection(code="INVALID_ARGUMENT", message="a part of a report is nothing to decide: the whole report is")
-
-
-def _unbuilt(what: str) -> Callable[[WorkflowState, Any, int], Decided]:
-    return lambda _state, _request, _now: not_yet(what)
 
 
 _DECIDE: dict[type, Callable[[WorkflowState, Any, int], Decided]] = {
@@ -71,5 +67,5 @@ _DECIDE: dict[type, Callable[[WorkflowState, Any, int], Decided]] = {
     rq.Report: reports.report,
     rq.ReportPart: _in_parts,
     rq.PauseWorkflow: pausing.pause,
-    rq.ResetWorkflow: _unbuilt("resetting a workflow"),
+    rq.ResetWorkflow: resetting.reset,
 }

@@ -111,7 +111,8 @@ def granted(
         deadlines.append(note.time + scheduled.start_to_close)
         draft.wake(deadlines[-1], due(draft, scheduled.id, note.attempt, "start_to_close"))
     if scheduled.schedule_to_close:
-        deadlines.append(scheduled.time + scheduled.schedule_to_close)
+        since = scheduled.time if activity is None else activity.since
+        deadlines.append(since + scheduled.schedule_to_close)
     if scheduled.heartbeat:
         draft.wake(note.time + scheduled.heartbeat, due(draft, scheduled.id, note.attempt, "heartbeat"))
     if lives_for:
@@ -172,7 +173,7 @@ def _give_back(draft: Draft, activity: ActivityState) -> None:
     else:
         draft.volatile.append(ClaimReleased(scheduled.id))
     if scheduled.schedule_to_start and attempt == 1:
-        draft.wake(scheduled.time + scheduled.schedule_to_start, due(draft, scheduled.id, 1, "schedule_to_start"))
+        draft.wake(activity.since + scheduled.schedule_to_start, due(draft, scheduled.id, 1, "schedule_to_start"))
 
 
 # ----------------------------------------------------------------------------------------------------- ends of attempts
@@ -267,7 +268,7 @@ def _next_delay(draft: Draft, activity: ActivityState, failure: Failure | None, 
         delay = failure.next_retry_delay
     else:
         delay = ceil(retry_delay(retry, activity.attempt, chance_of(draft.run.run_id, scheduled.id, activity.attempt)) * MICRO)
-    if scheduled.schedule_to_close and draft.now + delay >= scheduled.time + scheduled.schedule_to_close:
+    if scheduled.schedule_to_close and draft.now + delay >= activity.since + scheduled.schedule_to_close:
         return None
     return delay
 
@@ -336,12 +337,12 @@ def _bound(activity: ActivityState, request: ActivityDue) -> int | None:
     """The instant at which this bound is passed, or None when it does not apply (any more)."""
     scheduled, claim = activity.event, activity.claim
     if request.kind == "schedule_to_close":
-        return scheduled.time + scheduled.schedule_to_close if scheduled.schedule_to_close else None
+        return activity.since + scheduled.schedule_to_close if scheduled.schedule_to_close else None
     if request.attempt != activity.attempt:
         return None
     if request.kind == "schedule_to_start":
         waiting = claim is None and activity.attempt == 1 and scheduled.schedule_to_start
-        return scheduled.time + scheduled.schedule_to_start if waiting else None
+        return activity.since + scheduled.schedule_to_start if waiting else None
     if claim is None:
         return None
     if request.kind == "start_to_close":

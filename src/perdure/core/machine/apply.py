@@ -121,8 +121,8 @@ def _started(state: WorkflowState, event: ev.Started) -> None:
     run.bytes = size_of(event.input)
     state.run = run
     state.start_request_id = event.request_id
-    if state.kin is not None and not event.continued_from:
-        state.kin = None  # another chain begins
+    if state.kin is not None and (not event.continued_from or event.attempt > 1):
+        state.kin = None  # another chain begins, or another attempt: the children of the one that failed were told of its end
     if event.parent is not None:
         _child_of(state, event)
 
@@ -168,9 +168,20 @@ def _cancel_requested(state: WorkflowState, event: ev.CancelRequested) -> None:
 
 def _reset(state: WorkflowState, event: ev.Reset) -> None:
     run = _input(state, event)
-    run.reset_to = event.run_id
+    run.reset_to, run.reset_at = event.run_id, event.time
+    for activity in run.activities.values():
+        activity.again_at = event.time
+    if event.request_id:
+        _remember_reset(state, event)
     if event.updates:
         run.owed = {update.update_id: update for update in event.updates}
+
+
+def _remember_reset(state: WorkflowState, event: ev.Reset) -> None:
+    ids = state.reset_ids = state.reset_ids or {}
+    ids.setdefault(event.request_id, event.run_id)
+    if len(ids) > state.limits.remembered_ids_max:
+        del ids[next(iter(ids))]
 
 
 def _child_started(state: WorkflowState, event: ev.ChildStarted) -> None:

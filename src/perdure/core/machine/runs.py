@@ -75,13 +75,13 @@ def received(signal: SignalBody, number: int, time: int) -> SignalReceived:
     )
 
 
-def wakes_of_start(state: WorkflowState, started: Started) -> list[Waker]:
-    """When a run that is to begin later begins, and when its time is up."""
+def wakes_of_start(state: WorkflowState, started: Started, reset_at: int = 0) -> list[Waker]:
+    """When a run that is to begin later begins, and when its time is up. The time of a run that was reset counts from then."""
     begins = started.time + started.start_delay
     head = {"namespace": state.namespace, "workflow_id": state.workflow_id, "run_id": started.run_id}
     wakes: list[Waker] = [(begins, StartDue(**head))] if started.start_delay else []
     if started.timeout:
-        wakes.append((begins + started.timeout, RunDue(**head)))
+        wakes.append(((reset_at or begins) + started.timeout, RunDue(**head)))
     return wakes
 
 
@@ -198,9 +198,7 @@ def notify_closed(draft: Draft, *, by_code: bool = False, goes_on: bool = False)
     same transition.
     """
     run = draft.run
-    for activity in run.activities.values():
-        if activity.claim is not None and not (by_code and activity.event.on_cancel == "abandon"):
-            draft.cancels.append((activity.claim.worker, CancelNotice(token=activity.claim.token)))
+    cancel_attempts(draft, by_code=by_code)
     if (
         run.children is not None
         or run.externals is not None
@@ -209,6 +207,13 @@ def notify_closed(draft: Draft, *, by_code: bool = False, goes_on: bool = False)
         or draft.state.kin is not None
     ):
         leave_behind(draft, goes_on=goes_on)
+
+
+def cancel_attempts(draft: Draft, *, by_code: bool = False) -> None:
+    """Tell workers whose activities nobody waits for any more."""
+    for activity in draft.run.activities.values():
+        if activity.claim is not None and not (by_code and activity.event.on_cancel == "abandon"):
+            draft.cancels.append((activity.claim.worker, CancelNotice(token=activity.claim.token)))
 
 
 def terminate(state: WorkflowState, request: TerminateWorkflow, now: int) -> Decided:
@@ -249,7 +254,7 @@ def time_out(state: WorkflowState, request: RunDue, now: int) -> Decided:
     run = current_run(state, request)
     if run is None or not run.started.timeout:
         return only(Taken(duplicate=True))
-    due = run.started.time + run.started.start_delay + run.started.timeout
+    due = (run.reset_at or run.started.time + run.started.start_delay) + run.started.timeout
     draft = Draft(state, run, now)
     if now < due:
         draft.wake(due, request)

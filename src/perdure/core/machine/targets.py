@@ -18,10 +18,6 @@ def closed(run: RunState, workflow_id: str) -> Rejection:
     )
 
 
-def not_yet(what: str) -> Rejection:
-    return Rejection(code="INVALID_ARGUMENT", message=f"{what} is not available in this version of perdure")
-
-
 def open_run(state: WorkflowState, run_id: str, started_by: str = "") -> RunState | Rejection:
     """The open run a client means; with no `run_id`, the current one. A message to a child means the chain of that start alone."""
     run = state.run

@@ -39,7 +39,11 @@ def wakes_of(state: WorkflowState) -> list[Waker]:
     ]
     for activity in run.activities.values():
         wakes += _activity_wakes(state, run, activity)
-    wakes += [waker for waker in wakes_of_start(state, run.started) if run.delayed_until or type(waker[1]) is not StartDue]
+    wakes += [
+        waker
+        for waker in wakes_of_start(state, run.started, run.reset_at)
+        if run.delayed_until or type(waker[1]) is not StartDue
+    ]
     if run.claim is not None and run.claim.lives_for:
         wakes.append((run.claim.since + run.claim.lives_for, WorkflowClaimDue(**head, token=run.claim.token)))
     return wakes
@@ -71,10 +75,10 @@ def _activity_wakes(state: WorkflowState, run: RunState, activity: ActivityState
     scheduled, claim = activity.event, activity.claim
     bounds: list[tuple[int, str, str]] = []
     if scheduled.schedule_to_close:
-        bounds.append((scheduled.time + scheduled.schedule_to_close, "schedule_to_close", ""))
+        bounds.append((activity.since + scheduled.schedule_to_close, "schedule_to_close", ""))
     if claim is None:
         if scheduled.schedule_to_start and activity.attempt == 1:
-            bounds.append((scheduled.time + scheduled.schedule_to_start, "schedule_to_start", ""))
+            bounds.append((activity.since + scheduled.schedule_to_start, "schedule_to_start", ""))
     else:
         last = max(activity.beat_at, claim.time)
         if scheduled.start_to_close:

@@ -4,6 +4,7 @@ import heapq
 from itertools import count
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Raw
 
 from perdure.core.codec import decode_transition, encode_transition
@@ -14,7 +15,7 @@ from perdure.core.machine.messages import deliveries_of
 from perdure.core.machine.outcome import Waker
 from perdure.core.machine.wakes import tasks_of, wakes_of
 from perdure.core.replies import ActivityClaimed, Rejection, Reported, WorkflowClaimed
-from perdure.core.requests import AnyRequest, ClaimWorkflow, Report
+from perdure.core.requests import AnyRequest, ClaimWorkflow, Report, ResetWorkflow
 from perdure.core.state import RunState, WorkflowState
 from perdure.core.tasks import CancelNotice, Task
 from perdure.core.transition import Transition
@@ -73,7 +74,10 @@ class SoleOwner:
     # --------------------------------------------------------------------------------------------------------- deciding
 
     def bring(self, request: AnyRequest) -> Outcome | Rejection:
-        """Decide a request and take its outcome over."""
+        """Decide a request and take its outcome over. A reset gets its history here, as the engine does it."""
+        if isinstance(request, ResetWorkflow) and self.state.run is not None and not request.events:
+            history = self.histories.get(request.run_id or self.run.run_id, ())
+            request = msgspec.structs.replace(request, events=tuple(history))
         decided = self._decide(request) if self.checked else decide(self.state, request, self.now)
         if isinstance(decided, Rejection):
             return decided

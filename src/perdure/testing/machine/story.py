@@ -18,6 +18,7 @@ from perdure.core.requests import (
     HeartbeatActivity,
     Report,
     RequestCancel,
+    ResetWorkflow,
     SignalBody,
     SignalWorkflow,
     StartWorkflow,
@@ -75,6 +76,12 @@ class Story(SoleOwner):
     def terminate(self, request_id: str = "") -> Any:
         request_id = request_id or f"k{next(self._numbers)}"
         return self.ask(TerminateWorkflow(workflow_id=self.state.workflow_id, request_id=request_id, reason="enough"))
+
+    def reset(self, event_id: int, **fields: Any) -> Any:
+        """Reset the current run, or `run_id`'s; the new run has a made up id and seed."""
+        number = next(self._numbers)
+        fields = {"new_run_id": f"r{number}", "seed": number, "request_id": f"z{number}", **fields}
+        return self.ask(ResetWorkflow(workflow_id=self.state.workflow_id, event_id=event_id, **fields))
 
     # ---------------------------------------------------------------------------------------------------------- workers
 
