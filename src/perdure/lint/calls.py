@@ -90,6 +90,14 @@ FILE_METHODS: Final = frozenset(
 )
 """Methods that only paths have, whatever they are called on."""
 
+PATH_METHODS: Final = FILE_METHODS | frozenset(
+    {"open", "exists", "touch", "glob", "stat", "lstat", "rename", "replace", "resolve", "rmdir", "chmod", "expanduser", "samefile",
+     "owner", "walk", "copy", "move"}
+)  # fmt: skip
+"""Methods of a path that ask or change the disk: looked for where a value is known to be a path."""
+
+PATHS: Final = frozenset({"pathlib.Path", "pathlib.PosixPath", "pathlib.WindowsPath"})
+
 THREAD_METHODS: Final = frozenset({"run_in_executor", "call_soon_threadsafe"})
 
 _RANDOM: Final = (

@@ -1,5 +1,6 @@
 """Finds and keeps the files: by path, by dotted name, and what they import from the same project. Reads text, imports nothing."""
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +45,9 @@ class Library:
                 continue
             located = self._locate(module, [folder])
             if located is not None:
-                return self._read(located), ".".join(parts[count:])
+                # A file that cannot be read is an error only for who asked for it by name.
+                with contextlib.suppress(InvalidArgument):
+                    return self._read(located), ".".join(parts[count:])
             self._missing.add((folder, module))
         return None
 

@@ -1,9 +1,10 @@
 """Reads one function of workflow code and says what breaks which rule."""
 
 import ast
+from collections.abc import Iterator
 from typing import Any, Final
 
-from perdure.lint.calls import EARLY, FILE_METHODS, NEVER_ALONE, THREAD_METHODS, rule_of
+from perdure.lint.calls import EARLY, FILE_METHODS, NEVER_ALONE, PATH_METHODS, PATHS, THREAD_METHODS, rule_of
 from perdure.lint.library import Library
 from perdure.lint.reach import Found, Reached, Scope, definition_of
 from perdure.lint.rules import RULES
@@ -30,6 +31,8 @@ class Reader(ast.NodeVisitor):
         self._library = library
         self._scope = Scope(reached)
         self._sets = SetNames(reached.function)
+        self._paths: set[str] = set()
+        self._paths = {name for name, value in _assigned(reached.function) if self._is_path(value)}
         self._recorded = 0
         self._order_free: set[int] = set()
         for statement in reached.function.body:
@@ -79,18 +82,29 @@ class Reader(ast.NodeVisitor):
 
     def _judge_method(self, node: ast.Call, method: ast.Attribute) -> None:
         root = method.value
-        if method.attr in FILE_METHODS:
+        if method.attr in FILE_METHODS or (method.attr in PATH_METHODS and self._is_path(root)):
             self._report("io", node, f".{method.attr}()")
         elif method.attr in THREAD_METHODS:
             self._report("thread", node, f".{method.attr}()")
         elif method.attr == "astimezone" and not node.args and not node.keywords:
             self._report("naive-datetime", node, "astimezone() takes the machine's own time zone")
-        elif method.attr == "fn" and (found := self._definition(root)) is not None and found.kind:
+        elif method.attr == "fn" and (found := self._definition(root)) is not None and found.kind == "activity":
             self._report("activity-body", node, f"{ast.unparse(node.func)}()")
         elif method.attr == "pop" and not node.args and self._sets.holds(root):
             self._report("set-order", node, f"{ast.unparse(root)}.pop() takes any element")
         elif method.attr in _MUTATORS:
             self._judge_target(node, root, f"{ast.unparse(node.func)}()")
+
+    def _is_path(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Call(func=func):
+                return self._scope.meaning(func) in PATHS
+            case ast.BinOp(left=left, op=ast.Div()):
+                return self._is_path(left)
+            case ast.Name(id=name):
+                return name in self._paths
+            case _:
+                return False
 
     # -------------------------------------------------------------------------------------------------------- order of sets
 
@@ -194,6 +208,16 @@ class Reader(ast.NodeVisitor):
         if isinstance(kind, ast.Tuple):
             return any(self._catches_all(part) for part in kind.elts)
         return kind is None or self._scope.meaning(kind) == "BaseException"
+
+
+def _assigned(function: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Local names and what is assigned to them."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.NamedExpr(target=ast.Name(id=name), value=value):
+                yield name, value
+            case _:
+                pass
 
 
 def _may_be_cancelled(statement: ast.stmt) -> bool:

@@ -99,6 +99,14 @@ def test_nothing_is_imported(tmp_path: Path) -> None:
     assert len(lint(["bomb"], folders=[tmp_path])) == 1
 
 
+def test_a_file_that_cannot_be_read_ends_only_what_asked_for_it(tmp_path: Path) -> None:
+    """One that a workflow imports is passed over, and the rest is read."""
+    written(
+        tmp_path, broken="def (:\n", flows=WORKFLOW + "from broken import x\n@workflow\nasync def flow(): return hash(x())\n"
+    )
+    assert places(tmp_path, "flows.py") == [("flows.py", "flow", "flow")]
+
+
 def test_decorators_are_known_by_what_they_are(tmp_path: Path) -> None:
     """With options, through the module and under another name; a stranger's `workflow` is none."""
     written(

@@ -65,6 +65,8 @@ BAD = [
     ("io", "open('x').read()"),
     ("io", "with open('x') as file: pass"),
     ("io", "Path('x').write_text('y')"),
+    ("io", "return Path('x').exists()"),
+    ("io", "file = Path('x') / order\nreturn (file / 'y').open()"),
     ("io", "httpx.get('http://x')"),
     ("io", "async with httpx.AsyncClient() as client: pass"),
     ("io", "import requests\nrequests.post('x')"),
@@ -148,6 +150,8 @@ GOOD = [
     "try:\n    await charge(order)\nexcept httpx.HTTPError as error:\n    raise httpx.HTTPError('x') from error",
     "logged = workflow.is_replaying()\nworkflow.logger.info('%s', logged)",
     "return asyncio.get_running_loop().time()",
+    "return await other.fn(order)",
+    "return order.replace('a', 'b'), hooks.open(), hooks.exists()",
 ]
 
 

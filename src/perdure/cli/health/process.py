@@ -44,7 +44,13 @@ def python() -> Check:
 def dependencies() -> Check:
     """Everything perdure needs is installed, in a version it takes."""
     missing, old, found = list[str](), list[str](), list[str]()
-    for text in metadata.requires("perdure") or []:
+    try:
+        wanted = metadata.requires("perdure") or []
+    except metadata.PackageNotFoundError:
+        return warn(
+            "dependencies", "this perdure was never installed, so nobody wrote down what it needs", "pip install perdure"
+        )
+    for text in wanted:
         match = _REQUIREMENT.match(text)
         if match is None or "extra ==" in text:
             continue

@@ -31,6 +31,16 @@ def test_missing_and_old_dependencies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (check.status, check.found) == ("fail", "nothing is missing, rich 9.1 < 14")
 
 
+def test_a_source_tree_that_was_never_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs, but nobody can say what is missing."""
+
+    def requires(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", requires)
+    assert process.dependencies().status == "warn"
+
+
 def test_importing_is_measured() -> None:
     """Time and number of modules of a fresh interpreter."""
     check = process.import_time()
