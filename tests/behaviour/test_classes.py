@@ -159,6 +159,31 @@ class Relay:
         self.ticks.append(n)
 
 
+@workflow
+class Shop:
+    """Has carts as children, and speaks to them with their own handlers."""
+
+    @workflow.run
+    async def run(self) -> list[list[str]]:
+        first = await workflow.start_child(Cart.run("ann", 2), id="first")
+        await first.signal(Cart.add("a", count=2))
+        await workflow.external("first").signal(Cart.settle())
+        second = asyncio.create_task(self.second())
+        return [await first, await second]
+
+    async def second(self) -> list[str]:
+        cart = await workflow.start_child(Cart.run("bob", 1))
+        await cart.signal(Cart.add, "b")
+        await cart.signal("pay")
+        return await cart
+
+
+async def test_children_in_class_form(any_house) -> None:
+    """Started, spoken to by call, by method and by name, and awaited."""
+    async with any_house(Cart, Shop, price) as app:
+        assert await app.client.execute(Shop.run()) == [["a", "a"], ["b"]]
+
+
 @pytest.mark.scenario(22)
 async def test_messages_of_before_the_first_activation_find_a_made_object(any_house) -> None:
     """Signal-with-start and signals sent before any worker looks: handled after `__init__`, in order, before main goes on."""

@@ -190,6 +190,24 @@ class Changes:
 
 
 @workflow
+class Board:
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.receive("end")
+
+    @workflow.update
+    def put(self, n: int) -> None:
+        self.numbers.append(n)
+
+    @workflow.query
+    def last(self) -> int:
+        return self.numbers[-1]
+
+
+@workflow
 async def without_handlers() -> None:
     await workflow.receive("end")
 
@@ -515,3 +533,25 @@ async def test_a_replayed_run_is_kept_warm(house, t) -> None:
         assert [
             event.type for event in (await app.frontend.record("default", "cart")).events if isinstance(event, ev.Completed)
         ]
+
+
+async def test_a_paused_run_answers_as_of_what_was_decided(any_house, t) -> None:
+    """At once, without what came since; resumed, it sees that too."""
+    async with any_house(Cart, step) as app:
+        handle = await app.client.start(Cart.run(), id="cart")
+        await handle.signal(Cart.add("a"))
+        await t.decided(app, handle)
+        await handle.pause()
+        await handle.signal(Cart.add("b"))
+        assert await handle.query(Cart.contents()) == ("a",)
+        await handle.resume()
+        assert await handle.query(Cart.contents()) == ("a", "b")
+
+
+async def test_an_update_and_a_query_agree(any_house) -> None:
+    """Whoever was told that an update is done finds it in the next answer, on whichever worker."""
+    async with any_house(Board) as app, Worker(app.client, workflows=[Board]):
+        handle = await app.client.start(Board.run(), id="board")
+        for n in range(30):
+            await handle.update(Board.put(n))
+            assert await handle.query(Board.last()) == n

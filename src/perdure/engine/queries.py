@@ -137,7 +137,10 @@ class Queries:
         """Find the run that is asked, and whether it can answer now."""
         wanted = asked.query.run_id or run.run_id
         if wanted != run.run_id or run.closing is not None:
-            await self._aim_at_closed(asked, wanted)
+            if live.uncommitted:
+                asked.is_ready = False  # its end, or its place in the chain, is not durable yet, and nobody may hear of it
+            else:
+                await self._aim_at_closed(asked, wanted)
             return
         if run.quarantine is not None:
             raise NondeterminismError(
@@ -147,7 +150,7 @@ class Queries:
         if asked.run_id != wanted:  # at first, and when the run has continued as another
             asked.aim(wanted, run.started.queue, needed=run.last_input)
         asked.sticky = run.sticky
-        asked.is_ready = run.paused or run.seen_to >= asked.needed
+        asked.is_ready = asked.may_ask(run)
 
     async def _aim_at_closed(self, asked: "_Asked", run_id: str) -> None:
         query = asked.query
@@ -156,7 +159,7 @@ class Queries:
         assert isinstance(started, Started)
         if asked.run_id != run_id:
             asked.aim(run_id, started.queue, needed=0)
-        if is_closing(record.events[-1]):  # else its end is not durable yet, and nobody may hear of it
+        if is_closing(record.events[-1]):
             asked.events = record.events
             asked.is_ready = True
 
@@ -195,7 +198,9 @@ class Queries:
             return
         found = self._find((asked.query.namespace, asked.query.workflow_id))
         run = found.state.run if found is not None else None
-        if found is None or run is None or run.run_id != asked.run_id or run.closing is not None or found.history is None:
+        if found is None or run is None or found.history is None or not asked.may_ask(run):
+            asked.is_ready = False  # it has moved on since, or is as it was before a write that failed
+            asked.again_at = 0
             answer(QueryNotWanted(), None)
             asked.wake()
             return
@@ -276,6 +281,10 @@ class _Asked:
         self.needed = needed
         self.again_at = 0
         self.is_ready = False
+
+    def may_ask(self, run: RunState) -> bool:
+        """True when the run it is aimed at is open, and what stood in its history when this was asked has been decided on."""
+        return run.run_id == self.run_id and run.is_open and (run.paused or run.seen_to >= self.needed)
 
     def wake(self) -> None:
         if self.woken is not None and not self.woken.done():

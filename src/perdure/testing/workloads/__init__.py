@@ -6,6 +6,7 @@ The simulation, chaos and bench run the same ones.
 from typing import Final
 
 from perdure.testing.workloads.bounds import Bounds, Timeouts
+from perdure.testing.workloads.conversations import Conversations
 from perdure.testing.workloads.deploys import Deploys
 from perdure.testing.workloads.duplicates import Duplicates
 from perdure.testing.workloads.endings import Endings
@@ -36,4 +37,5 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     Endings(),
     Updates(),
     Households(),
+    Conversations(),
 )
