@@ -1,6 +1,8 @@
 """Updates end to end: asked, judged, accepted, carried out and answered; over races, restarts, ends and continuations."""
 
 import asyncio
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +78,9 @@ class Shop:
             workflow.random()
         if item == "version":
             workflow.patched("x")
+        if item == "file":
+            with suppress(NondeterminismError):
+                Path(__file__).read_bytes()
 
     @workflow.update
     async def order(self, gate: str) -> str:
@@ -145,12 +150,12 @@ async def test_a_refused_update_leaves_no_trace(any_house: Any, t: Any) -> None:
         assert await handle.update(Shop.add("pen")) == 1
 
 
-@pytest.mark.parametrize("item", ["timer", "chance", "version"])
+@pytest.mark.parametrize("item", ["timer", "chance", "version", "file"])
 async def test_a_validator_may_only_look(any_house: Any, t: Any, item: str) -> None:
     """What asks for something or draws chance is refused as nondeterminism; the run is not harmed."""
     async with any_house(Shop) as app:
         handle = await app.client.start(Shop.run(), id="a")
-        with pytest.raises(NondeterminismError, match="validator"):
+        with pytest.raises(NondeterminismError, match="open" if item == "file" else "validator"):
             await handle.update(Shop.add(item))
         assert await handle.update(Shop.add("pen")) == 1
         assert "version_marked" not in await t.types(handle)
@@ -177,6 +182,31 @@ async def test_what_a_handler_raises_fails_the_update_alone(
                 await handle.update(Shop.fail(kind), update_id="u")
         assert (await t.types(handle)).count("update_failed") == 1
         assert await handle.update(Shop.add("pen")) == 1
+
+
+async def test_a_handler_that_breaks_determinism_quarantines_its_run(any_house: Any, t: Any) -> None:
+    """As main would; nothing of the update is recorded, and it waits for a build that is mended."""
+    async with any_house(Reader) as app:
+        handle = await app.client.start(Reader.run(), id="a")
+        waiting = await sent(handle, Reader.read())
+        described = await t.status(app, handle, "quarantined")
+        assert any("open" in item.state for item in described.pending)
+        assert "update_accepted" not in await t.types(handle)
+        assert not waiting.done()
+        await handle.terminate("enough")
+        with pytest.raises(Unavailable):
+            await waiting
+
+
+@workflow
+class Reader:
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_until(lambda: False)
+
+    @workflow.update
+    def read(self) -> str:
+        return Path(__file__).read_text()
 
 
 async def test_the_same_update_id_is_carried_out_once(any_house: Any) -> None:

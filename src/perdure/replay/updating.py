@@ -4,6 +4,7 @@ An accepted update is a command of the run's code, and its end another. Live and
 the validator is never asked again. Whatever leaves a handler is the update's failure, and the run goes on.
 """
 
+from collections.abc import Callable
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -40,16 +41,35 @@ class OneUpdate(Protocol):
 def refusal(context: "RunContext", update: OneUpdate) -> Failure | None:
     """Why the run's code does not accept an update: nobody takes it, its arguments do not fit, or what its validator raised."""
     try:
-        handler = _handler(context, update)
-        args, kwargs = _bound(handler, update)
-        if handler.check is not None:
-            judge = partial(handler.check, context.instance, *args, **kwargs)
-            context.loop.call_inside(context.read_only, f"the validator of update {update.name}", judge)
+        _ask_validator(context, partial(_judge, context, _handler(context, update), update), update.name)
     except BaseException as error:
         if is_interrupt(error):
             raise
         return to_failure(error)
     return None
+
+
+def _ask_validator(context: "RunContext", judge: Callable[[], None], name: str) -> None:
+    """What a guard refuses a validator is not the run's fault: replay never runs one."""
+    violations = context.loop.violations
+    before = len(violations)
+    try:
+        context.loop.call_inside(_apart, partial(context.read_only, f"the validator of update {name}", judge))
+        if len(violations) > before:
+            raise NondeterminismError(violations[before])
+    finally:
+        del violations[before:]
+
+
+def _apart(call: Callable[[], None]) -> None:
+    """Without the context variables of whoever happens to be running."""
+    Context().run(call)
+
+
+def _judge(context: "RunContext", handler: Any, update: OneUpdate) -> None:
+    args, kwargs = _bound(handler, update)
+    if handler.check is not None:
+        handler.check(context.instance, *args, **kwargs)
 
 
 def begin(context: "RunContext", update: OneUpdate, accepted: "Asked") -> None:
