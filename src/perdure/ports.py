@@ -115,6 +115,14 @@ class Files(Protocol):
         """
         ...
 
+    def replace(self, name: str, by: str) -> None:
+        """Let the file `by` take the place and name of `name`, all at once and durably. `by` must be durable."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Delete a file durably; one that is not there is no error."""
+        ...
+
     def lock(self) -> "Wake":
         """Take the directory's lock, or raise `Unavailable` naming the holder; `cancel()` of what is returned gives it back."""
         ...

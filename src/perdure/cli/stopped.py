@@ -77,6 +77,12 @@ class _Reading:
     def open_append(self, name: str, *, room: int = 0) -> AppendFile:  # noqa: ARG002  nothing is opened
         raise AssertionError(f"{name} is only read here")
 
+    def replace(self, name: str, by: str) -> None:  # noqa: ARG002
+        raise AssertionError(f"{name} is only read here")
+
+    def remove(self, name: str) -> None:
+        raise AssertionError(f"{name} is only read here")
+
     def lock(self) -> Wake:
         return _NoLock()
 
@@ -99,9 +105,8 @@ class StoppedFrontend:
 
     async def _opened(self) -> JournalStore:
         if self._store is None:
-            logging.getLogger("perdure.store.journal.recovery").setLevel(
-                logging.ERROR
-            )  # it would tell of a cut that is not made
+            # It would tell of a cut that is not made, and of damage that concerns other runs than the one asked for.
+            logging.getLogger("perdure.store.journal").setLevel(logging.CRITICAL)
             store = JournalStore(
                 _Reading(self._directory), self._clock, RealChance(), index=Index(copy_of=self._directory / INDEX_FILE)
             )

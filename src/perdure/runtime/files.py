@@ -83,6 +83,19 @@ class LocalFiles:
             os.close(descriptor)
             raise
 
+    def replace(self, name: str, by: str) -> None:
+        self._close_reader(name)
+        self._close_reader(by)
+        (self._directory / by).replace(self._directory / name)
+        sync_directory((self._directory / name).parent)
+
+    def remove(self, name: str) -> None:
+        self._close_reader(name)
+        path = self._directory / name
+        if path.exists():
+            path.unlink()
+            sync_directory(path.parent)
+
     def lock(self) -> DirectoryLock:
         """Raises `Unavailable` when somebody holds the directory, or when it cannot be made or locked: the message names what is amiss."""
         try:
@@ -100,6 +113,11 @@ class LocalFiles:
         else:
             self._readers.move_to_end(name)
         return descriptor
+
+    def _close_reader(self, name: str) -> None:
+        descriptor = self._readers.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
 
     def _close_readers(self) -> None:
         while self._readers:

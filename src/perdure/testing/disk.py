@@ -51,6 +51,13 @@ class SimulatedFiles:
     def open_append(self, name: str, *, room: int = 0) -> "SimulatedFile":
         return SimulatedFile(self, self._contents.setdefault(name, _Contents()), name, room)
 
+    def replace(self, name: str, by: str) -> None:
+        self._contents[name] = self._find(by)
+        del self._contents[by]
+
+    def remove(self, name: str) -> None:
+        self._contents.pop(name, None)
+
     def lock(self) -> "_Lock":
         if self._lock is not None:
             raise Unavailable("the directory is in use by another process (pid 1)")

@@ -157,6 +157,17 @@ def parse(text: bytes) -> Line:
         raise _unreadable(error) from error
 
 
+def body_of(text: bytes) -> bytes:
+    """The JSON text of a transition, byte for byte, from its line without the newline. Raises `BadLine`."""
+    line = parse(text)
+    kind = next(
+        kind for kind, part in ((KIND_TRANSITION, line.t), (KIND_HEAD, line.head), (KIND_FOOT, line.foot)) if part is not None
+    )
+    before = Link(line.seq - 1, 0, *line.prev)
+    (front,), _ = frame(before, line.seg, kind, [("", b"")])
+    return text[len(front) + len(b"%d" % line.grp) - len(b"%d" % line.seq) - 2 : -1]
+
+
 def _parse_deep(text: bytes) -> Line:
     """A line whose payload nests so deeply that this call stack has no room left: read it on an empty one.
 

@@ -4,7 +4,7 @@ Asked in this order: the next line, which repeats the run id of the line before 
 When these account for fewer lines than are missing, every open run without a later line may be the one: never silence.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -79,8 +79,8 @@ class Continuity:
                 tail.note = change.notes[-1].id
             tail.seq = seq
 
-    def resolve(self, gaps: Sequence[Gap]) -> list[Fault]:
-        """The fault of each gap with the runs it concerns, and one for each run that jumps where no gap is."""
+    def resolve(self, gaps: Sequence[Gap], known: Collection[RunName] = ()) -> list[Fault]:
+        """The fault of each gap with the runs it concerns, and one for each run that jumps where no gap is and that is not `known`."""
         by_run_id: dict[str, list[RunKey]] = {}
         for key in self._tails:
             by_run_id.setdefault(key[2], []).append(key)
@@ -95,7 +95,7 @@ class Continuity:
                 named="continuity",
             )
             for jump in self._jumps
-            if not any(_covers(jump, gap) for gap in gaps)
+            if _name(jump.key) not in known and not any(_covers(jump, gap) for gap in gaps)
         ]
         return faults
 

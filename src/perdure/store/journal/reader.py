@@ -69,6 +69,16 @@ class _Stretch(Struct, kw_only=True):
     why: str
 
 
+class Span(Struct, kw_only=True):
+    """What a segment holds, as it was read: its lines' numbers, what stood before the first, and whether anything was wrong."""
+
+    before: Link
+    first: Line | None = None
+    last: int = 0
+    footed: str = ""
+    is_whole: bool = True
+
+
 class JournalReader:
     """`link` and `number` say where the good lines end. With `follow`, faults are gathered; without it the first raises `Untracked`."""
 
@@ -85,8 +95,11 @@ class JournalReader:
         self._stretches: list[_Stretch] = []
         self._lacks_footer = False
         self._spliced: Gap | None = None
+        self._span = Span(before=Link())
         self.mended: dict[tuple[int, int], Transition] = {}
         """Transitions whose lines are whole but for what is known of every line, by segment and byte."""
+        self.spans: dict[int, Span] = {}
+        """What each segment holds, when runs are followed."""
         self.known: list[Fault] = []
         """Faults that an earlier process found and wrote down."""
         self.head: Head | None = None
@@ -130,8 +143,10 @@ class JournalReader:
     def faults(self) -> list[Fault]:
         """Everything that was found wrong, each with the runs it concerns."""
         gaps = [*self._gaps, *([self.tail] if self.tail is not None else [])]
-        found = self._continuity.resolve(gaps) if self._continuity is not None else []
-        return [*self.known, *found]
+        named = {run for fault in self.known for run in fault.runs}
+        found = self._continuity.resolve(gaps, named) if self._continuity is not None else []
+        known = {(fault.segment, fault.offset): fault for fault in sorted(self.known, key=lambda fault: fault.kept)}
+        return [*known.values(), *found]
 
     def fault_of_tail(self) -> Fault | None:
         """The fault at the very end, if there is one."""
@@ -149,6 +164,9 @@ class JournalReader:
         self._adopt = self.head is None and number != 1 and not self._stretches
         self._lacks_footer = False
         self.number, self.lines, self.footed, self.cut, self.unended = number, 0, "", None, -1
+        self._span = Span(before=self.link, is_whole=not self._stretches)
+        if self._continuity is not None:
+            self.spans[number] = self._span
         begin = offset = 0
         since = self._since
         if since is not None and since.segment == number:
@@ -170,6 +188,7 @@ class JournalReader:
         if not is_newest and self.footed != "roll":
             self._lacks_footer = True
             self._follows()
+            self._span.is_whole = False
             if not self._stretches:
                 why = "the segment ends without a footer, though it is not the newest one"
                 self._stretches.append(_Stretch(segment=number, offset=offset, data=b"", why=why))
@@ -227,6 +246,8 @@ class JournalReader:
 
     def _take(self, line: Line, offset: int, length: int) -> None:
         self.link = link_of(line)
+        self._span.first = self._span.first or line
+        self._span.last, self._span.footed = line.seq, line.foot.reason if line.foot is not None else ""
         self.lines += 1
         self.total += 1
         self.ends_in_footer = line.foot is not None
@@ -265,7 +286,10 @@ class JournalReader:
             end = offset + piece.end
             is_last = is_newest and piece.end >= len(data.rstrip(b"\0"))
             met = self._end_of_last(data, piece, offset) if piece.mended and is_last else piece
+            if met.line is None or met.mended:
+                self._span.is_whole = False
             if met.line is None or not self._meet(met.line, met, start):
+                self._span.is_whole = False
                 why = piece.why or "it is a line that does not belong here"
                 self._stretches.append(_Stretch(segment=number, offset=start, data=data[piece.start : piece.end], why=why))
         return end
@@ -318,7 +342,7 @@ class JournalReader:
         """Take the line before `line`, if that is there but for its own CRC: `line` repeats it."""
         stretch = self._stretches[-1] if self._stretches else None
         before = vouched(stretch.data, line.prev[1]) if stretch is not None else None
-        if stretch is None or before is None or before.seq != line.seq - 1 or before.seg != stretch.segment:
+        if stretch is None or before is None or before.seq != line.seq - 1 or not before.seg == stretch.segment == self.number:
             return False
         self._stretches.pop()
         missing = before.seq - self.link.seq - 1
@@ -348,6 +372,7 @@ class JournalReader:
     def _close_gap(self, line: Line, start: int, missing: int, *, is_chained: bool) -> None:
         """Put down what lies between the last good line and `line`."""
         self._follows()
+        self._span.is_whole = line.head is not None  # then all that is wrong stands before this segment
         gap = self._gap(start, missing)
         gap.behind = line.seq
         if line.head is not None and line.head.lost and is_chained:

@@ -148,13 +148,20 @@ class JournalStore:
     def _set_aside(self, faults: Sequence[Fault]) -> None:
         """Keep every run of whose history something is lost from going on, and say so."""
         for fault in faults:
-            _log.error("journal: %s", words_of(fault))
+            if not fault.kept:
+                _log.error("journal: %s", words_of(fault))
             for run in fault.runs:
-                if not self._index.rows((run.namespace, run.workflow_id)):
-                    self._hold_place(fault, run)
-                self._damaged.add(run, reason_of(fault))
-                self._index.mark_damaged((run.namespace, run.workflow_id), run.run_id)
-                _log.error("journal: run %s of workflow %r is quarantined: %s", run.run_id, run.workflow_id, reason_of(fault))
+                self._set_run_aside(fault, run)
+
+    def _set_run_aside(self, fault: Fault, run: RunName) -> None:
+        key = (run.namespace, run.workflow_id)
+        if not self._index.rows(key):
+            self._hold_place(fault, run)
+        self._damaged.add(run, reason_of(fault))
+        self._index.mark_damaged(key, run.run_id)
+        row = self._index.row(key, run.run_id)
+        if row is None or not row.closed_at:
+            _log.error("journal: run %s of workflow %r is quarantined: %s", run.run_id, run.workflow_id, reason_of(fault))
 
     def _hold_place(self, fault: Fault, run: RunName) -> None:
         """Give a run of which no line is whole a place in listings, and its workflow id one that must be cleared before it is used."""
