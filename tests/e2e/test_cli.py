@@ -94,6 +94,13 @@ class Counter:
         self.count += number
         return {"count": self.count}
 
+    @workflow.update
+    async def slow(self, number: int) -> int:
+        await greet("x")
+        await asyncio.sleep(1)
+        self.count += number
+        return self.count
+
     @add.validator
     def _may(self, number: int) -> None:
         if number < 0:
@@ -543,6 +550,25 @@ def test_an_update_prints_its_answer(place: Path) -> None:
         assert update("add", "--input", "9", "--accepted").returncode == 0
         assert node.run("workflow", "result", "c").stdout == "14\n"
         assert update("add", "--input", "1").returncode == 4
+
+
+@pytest.mark.rule("O1")
+def test_an_accepted_update_survives_a_kill(place: Path) -> None:
+    """kill -9 while its handler sleeps: whoever waits hears exit code 6, and the same id is answered by the next node, done once."""
+    command = [sys.executable, "-m", "perdure", "workflow", "update", "c", "slow", "--input", "5", "--update-id", "u"]
+    with Node(place, "flows.py") as running:
+        running.run("workflow", "start", "Counter", "--id", "c")
+        assert running.run("workflow", "update", "c", "slow", "--input", "5", "--update-id", "u", "--accepted").returncode == 0
+        waiting = subprocess.Popen([*command, "--data", str(place)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        until(lambda: running.connections() == 1)
+        running.process.kill()
+        running.process.wait(30)
+        code, said = waiting.wait(30), waiting.communicate()
+        assert code == 6 or (code, said[0]) == (0, "5\n"), said
+    with Node(place, "flows.py") as again:
+        assert again.run("workflow", "update", "c", "slow", "--input", "5", "--update-id", "u").stdout == "5\n"
+        history = again.run("workflow", "history", "c").stdout
+        assert (history.count("update_accepted"), history.count("update_completed")) == (1, 1)
 
 
 @pytest.mark.rule("F11")

@@ -31,10 +31,20 @@ async def record(directory: str) -> list[bytes]:
         cancelled = await client.start(code.golden_cancelled(), id="cancelled")
         await cancelled.cancel("enough")
         late = await client.start(code.golden_waits(), id="late", timeout=0.01)
+        cart = await client.start(code.GoldenCart.run(), id="cart")
+        for number, update in enumerate(
+            [code.GoldenCart.add("a"), code.GoldenCart.add(""), code.GoldenCart.weigh("b"), code.GoldenCart.close(fails=True)]
+        ):
+            with suppress(ValueError):
+                await cart.update(update, update_id=f"u{number}")
+            await cart.signal(code.GoldenCart.note(str(number)), signal_id=f"n{number}")
+        await asyncio.gather(cart.update(code.GoldenCart.weigh("c")), cart.update(code.GoldenCart.weigh("d")))
+        await cart.update(code.GoldenCart.close(fails=False))
         ended = await client.start(code.golden_waits(), id="terminated")
         await ended.terminate("by hand")
         for handle in (
             order,
+            cart,
             chain,
             cancelled,
             late,

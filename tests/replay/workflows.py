@@ -105,6 +105,47 @@ async def golden_waits() -> None:
     await workflow.receive("never")
 
 
+@workflow
+class GoldenCart:
+    """Takes updates: refused, at once, over a timer and an activity, with a change guarded, failing, and one that ends it."""
+
+    def __init__(self) -> None:
+        self.items: list[str] = []
+        self.closed = False
+
+    @workflow.run
+    async def run(self) -> list[str]:
+        await workflow.wait_until(lambda: self.closed)
+        return self.items
+
+    @workflow.signal
+    def note(self, text: str) -> None:
+        self.items.append(f"note {text}")
+
+    @workflow.update
+    def add(self, item: str) -> int:
+        self.items.append(item)
+        return len(self.items)
+
+    @add.validator
+    def _may_add(self, item: str) -> None:
+        if not item:
+            raise ValueError("nothing")
+
+    @workflow.update
+    async def weigh(self, item: str) -> str:
+        if workflow.patched("heavier"):
+            await asyncio.sleep(0.001)
+        self.items.append(await label(item))
+        return f"{workflow.time()} {len(self.items)}"
+
+    @workflow.update
+    async def close(self, fails: bool) -> None:
+        self.closed = not fails
+        if fails:
+            raise ValueError("not yet")
+
+
 EVERYTHING = (
     charge,
     label,
@@ -117,4 +158,5 @@ EVERYTHING = (
     golden_cancelled,
     golden_failed,
     golden_waits,
+    GoldenCart,
 )
