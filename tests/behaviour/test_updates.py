@@ -408,6 +408,48 @@ async def test_updates_outlive_a_continuation(any_house: Any) -> None:
         assert await handle.result() == ["two"]
 
 
+async def test_a_reset_carries_out_again_what_was_accepted_behind_its_point(any_house: Any, t: Any) -> None:
+    """Without asking the validator, and under the same ids; what was accepted before the point stays as it is."""
+    GATES["x"] = asyncio.Event()
+    async with any_house(Shop, pass_gate) as app:
+        handle = await app.client.start(Shop.run(), id="a")
+        assert await handle.update(Shop.add("pen"), update_id="u1") == 1
+        point = (await handle.history())[-1].id
+        assert await handle.update(Shop.add("ink"), update_id="u2") == 2
+        cut = await handle.start_update(Shop.order("x"), update_id="u3")
+        VALIDATED.clear()
+        await app.client.handle("a").reset(point, "try again")
+        with pytest.raises(Unavailable):
+            await cut.result()
+        GATES["x"].set()
+        again = app.client.handle("a")
+        assert await again.update(Shop.order("x"), update_id="u3") == "passed x"
+        assert await again.update(Shop.add("ink"), update_id="u2") == 2
+        assert await again.update(Shop.add("pen"), update_id="u1") == 1
+        assert VALIDATED == []
+        assert await again.update(Shop.add("new")) == 5
+        await again.signal(Shop.close())
+        assert await again.result() == ["pen", "ink", "ordering x", "passed x", "new"]
+        accepted = [entry.update_id for entry in await again.history() if entry.type == "update_accepted"]
+        assert accepted[:3] == ["u1", "u2", "u3"]
+
+
+async def test_what_a_reset_owes_survives_a_restart(any_house: Any) -> None:
+    """Nobody takes it before the node stops: it is owed by the history, not by memory."""
+    async with any_house(Shop, replays=False) as app:
+        handle = await app.client.start(Shop.run(), id="a")
+        assert await handle.update(Shop.add("pen"), update_id="u1") == 1
+        await handle.pause()
+        await app.client.handle("a").reset(1, "from the start")
+        assert (await app.client.handle("a").describe()).status == "paused"
+    async with any_house(Shop) as app:
+        handle = app.client.handle("a")
+        waiting = await sent(handle, Shop.add("pen"), update_id="u1")
+        await handle.resume()
+        assert await waiting == 1
+        assert await handle.update(Shop.add("ink")) == 2
+
+
 # ----------------------------------------------------------------------------------------- what a worker may do, told by hand
 
 
