@@ -670,6 +670,18 @@ async def test_a_fresh_update_takes_the_new_path(any_house: Any, t: Any) -> None
         await handle.result()
 
 
+async def test_too_many_callers_of_one_waiting_update_are_refused(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who gives up waiting cannot be told from who waits: a client that asks again for days must not fill the memory."""
+    monkeypatch.setattr("perdure.engine.updates.ANSWERED_MAX", 3)
+    async with house() as app:
+        handle = await app.client.start("Shop", id="a")
+        waiting = [await sent(handle, "add", "pen", update_id="u") for _ in range(3)]
+        with pytest.raises(ResourceExhausted, match="answered_max"):
+            await handle.update("add", "pen", update_id="u")
+        app.register(Shop)
+        assert await asyncio.gather(*waiting) == [1, 1, 1]
+
+
 async def test_too_many_waiting_updates_are_refused_by_name(house: Any) -> None:
     """The limit, its value and its setting; what waits is not touched."""
     async with house(limits=Limits(updates_waiting_max=2)) as app:

@@ -218,16 +218,14 @@ class ShardOwner:
 
     def _updated(self, live: LiveWorkflow, request: Any, reply: Any, answer: Answer | None) -> None:
         """An update has come: join one of the same id, keep it for the run's code, or say that it was accepted before."""
-        updates = live.updates
-        if updates is not None and updates.join(request.update_id, answer):
-            return
-        if type(reply) is UpdateResult:
-            self._answer_when_settled(live, answer, reply)
-            return
-        if updates is None:
-            updates = live.updates = Updates()
         try:
-            updates.wait(request, reply.run_id, answer, self._around.limits.updates_waiting_max)
+            if live.updates is not None and live.updates.join(request.update_id, answer):
+                return
+            if type(reply) is UpdateResult:
+                self._answer_when_settled(live, answer, reply)
+                return
+            live.updates = live.updates or Updates()
+            live.updates.wait(request, reply.run_id, answer, self._around.limits.updates_waiting_max)
         except ResourceExhausted as error:
             self._answer_behind(live, answer, error)
             return

@@ -35,6 +35,9 @@ OFFERED_MAX: Final = 100
 OFFERED_BYTES: Final = 4 * 1024 * 1024
 """So many updates, with so many payload bytes, come with one claim or report at most: what a decision accepts must fit into one."""
 
+ANSWERED_MAX: Final = 1_000
+"""So many callers may wait for one update that waits."""
+
 BUSY_S: Final = 1.0
 """When too many wait, the next is worth sending after so many seconds."""
 
@@ -76,10 +79,18 @@ class Updates:
             self._waiting.setdefault(update_id, WaitingUpdate(body, run.run_id))
 
     def join(self, update_id: str, answer: "Answer | None") -> bool:
-        """Let `answer` hear what becomes of an update that is here already; false when it is not."""
+        """Let `answer` hear what becomes of an update that is here already; false when it is not.
+
+        Raises `ResourceExhausted` when `ANSWERED_MAX` wait for the same one: who gives up waiting is not taken off the list.
+        """
         known = self._waiting.get(update_id)
         if known is None:
             return False
+        if len(known.answers) >= ANSWERED_MAX:
+            raise ResourceExhausted(
+                f"update {update_id!r} was sent {ANSWERED_MAX} times and still waits; the limit (answered_max) is {ANSWERED_MAX}",
+                retry_after=BUSY_S,
+            )
         if answer is not None:
             known.answers.append(answer)
         return True
