@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from perdure import codecs, errors, testing
+    from perdure import codecs, errors, interceptors, testing
     from perdure.core.limits import Limits
     from perdure.node import Worker, embedded
     from perdure.sdk.activity import activity
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from perdure.sdk.client import Client
     from perdure.sdk.codecs import PayloadCodec
     from perdure.sdk.handle import Handle
+    from perdure.sdk.interceptors import Interceptor
     from perdure.sdk.options import Retry
     from perdure.sdk.workflow import workflow
 
@@ -24,6 +25,7 @@ __all__ = [
     "ChildHandle",
     "Client",
     "Handle",
+    "Interceptor",
     "Limits",
     "PayloadCodec",
     "Retry",
@@ -32,6 +34,7 @@ __all__ = [
     "codecs",
     "embedded",
     "errors",
+    "interceptors",
     "testing",
     "workflow",
 ]
@@ -40,6 +43,7 @@ _HOMES: Final = {
     "ChildHandle": "perdure.sdk.child",
     "Client": "perdure.sdk.client",
     "Handle": "perdure.sdk.handle",
+    "Interceptor": "perdure.sdk.interceptors",
     "Limits": "perdure.core.limits",
     "PayloadCodec": "perdure.sdk.codecs",
     "Retry": "perdure.sdk.options",
@@ -48,6 +52,7 @@ _HOMES: Final = {
     "codecs": "",
     "embedded": "perdure.node",
     "errors": "",
+    "interceptors": "",
     "testing": "",
     "workflow": "perdure.sdk.workflow",
 }

@@ -19,6 +19,8 @@ from perdure.sdk.client import Client
 from perdure.sdk.codecs import PayloadCodec
 from perdure.sdk.coded import coded
 from perdure.sdk.context import refuse_in_workflow
+from perdure.sdk.intercepted import intercepted
+from perdure.sdk.interceptors import Interceptor, interceptors_of
 from perdure.sdk.options import identifier
 from perdure.sdk.registry import Registry
 from perdure.store.index.index import Index
@@ -48,6 +50,7 @@ class Node:
         max_activities: int = 200,
         max_processes: int | None = None,
         codec: Codec = None,
+        interceptors: Sequence[Interceptor] = (),
         max_cached_runs: int = 10_000,
         grace: float = GRACE_S,
         blocked_after: float = LIMIT_S,
@@ -59,13 +62,14 @@ class Node:
         self.store = store
         self.broker = broker
         self.clock = clock
-        self.registry = Registry(build_id)
+        interceptors = interceptors_of(interceptors)
+        self.registry = Registry(build_id, interceptors)
         incarnation = chance.token()
         self.frontend = EngineFrontend(
             store, broker, clock, chance, node=f"node-{incarnation[:8]}", incarnation=incarnation, limits=limits
         )
         seen = coded(self.frontend, codec)
-        self.client = Client(seen, chance, identifier(namespace, "namespace"))
+        self.client = Client(intercepted(seen, interceptors), chance, identifier(namespace, "namespace"))
         self.worker = TaskWorker(
             seen,
             chance,
@@ -169,6 +173,7 @@ def embedded(
     max_activities: int = 200,
     max_processes: int | None = None,
     codec: Codec = None,
+    interceptors: Sequence[Interceptor] = (),
     max_cached_runs: int = 10_000,
     grace: float = GRACE_S,
     limits: Limits = LIMITS,
@@ -177,10 +182,10 @@ def embedded(
 
     Use it with `async with`; the node has `.client` and `.register(...)`. `queues` are the task queues its worker serves,
     `max_activities` bounds the activities running at once, `max_processes` the child processes of process activities (None: as many as
-    there are processors), `codec` encodes and decodes every payload of its client and its worker (several: in that order), `max_cached_runs` the runs held warm, `grace` (seconds) how long activities may go on when it stops, `limits`
-    the bounds on what one workflow id, run or message may hold. Entering raises `Unavailable` when another process holds the directory,
-    and typed errors for a damaged
-    journal.
+    there are processors), `max_cached_runs` the runs held warm. `codec` encodes and decodes every payload of its client and its worker
+    (several: in that order), `interceptors` stand around the client's calls and what the worker runs (the first outermost). `grace`
+    (seconds) is how long activities may go on when it stops, `limits` the bounds on what one workflow id, run or message may hold.
+    Entering raises `Unavailable` when another process holds the directory, and typed errors for a damaged journal.
     """
     clock, chance = RealClock(), RealChance()
     store = JournalStore(LocalFiles(Path(data)), clock, chance, index=Index(Path(data) / INDEX_FILE))
@@ -195,6 +200,7 @@ def embedded(
         max_activities=max_activities,
         max_processes=max_processes,
         codec=codec,
+        interceptors=interceptors,
         max_cached_runs=max_cached_runs,
         grace=grace,
         limits=limits,
@@ -204,8 +210,9 @@ def embedded(
 class Worker:
     """A worker of its own for one queue, on any client. Use it with `async with`, or `run()` until cancelled.
 
-    `max_activities` bounds the activities running at once, `max_processes` the child processes of process activities; `codec` takes the
-    place of the client's, `grace` (seconds) is how long activities may go on when it stops.
+    `max_activities` bounds the activities running at once, `max_processes` the child processes of process activities. `codec` takes the
+    place of the client's, `interceptors` stand around what it runs (the first outermost), `grace` (seconds) is how long activities may
+    go on when it stops.
     """
 
     def __init__(
@@ -219,10 +226,11 @@ class Worker:
         max_activities: int = 100,
         max_processes: int | None = None,
         codec: Codec = None,
+        interceptors: Sequence[Interceptor] = (),
         max_cached_runs: int = 10_000,
         grace: float = GRACE_S,
     ) -> None:
-        registry = Registry(build_id)
+        registry = Registry(build_id, interceptors_of(interceptors))
         registry.register(*workflows, *activities)
         self._grace = grace
         frontend = coded(client.frontend, codec)

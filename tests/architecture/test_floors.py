@@ -21,6 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "core": {"core"},
     "errors": {"core"},
     "codecs": {"sdk"},
+    "interceptors": {"sdk"},
     "ports": {"core"},
     "runtime": {"core", "ports", "runtime"},
     "store": {"core", "ports", "runtime", "store"},

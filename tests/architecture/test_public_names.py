@@ -6,6 +6,7 @@ PUBLIC = [
     "ChildHandle",
     "Client",
     "Handle",
+    "Interceptor",
     "Limits",
     "PayloadCodec",
     "Retry",
@@ -14,6 +15,7 @@ PUBLIC = [
     "codecs",
     "embedded",
     "errors",
+    "interceptors",
     "testing",
     "workflow",
 ]

@@ -139,7 +139,7 @@ class House:
         if source.__qualname__.isidentifier():
             self.exported.append(
                 {
-                    "file": inspect.getfile(definition.fn),
+                    "file": inspect.getfile(inspect.unwrap(definition.fn)),
                     "module": definition.fn.__module__,
                     "name": source.__name__,
                     "workflow_id": row.workflow_id,

@@ -5,13 +5,29 @@ Never run, only read by type checkers; `author_calls.py` is what authors of work
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, assert_type
 
 import perdure
-from perdure import ChildHandle, Client, Handle, Limits, Retry, Worker, activity, errors, testing, workflow
+from perdure import (
+    ChildHandle,
+    Client,
+    Handle,
+    Interceptor,
+    Limits,
+    PayloadCodec,
+    Retry,
+    Worker,
+    activity,
+    errors,
+    testing,
+    workflow,
+)
+from perdure.codecs import AesGcm, Chain, Zstd, decoded
+from perdure.interceptors import ActivityCall, ClientCall, WorkflowCall
 
 
 @dataclass
@@ -212,6 +228,48 @@ async def runs() -> None:
     assert_type(perdure.__version__, str)
     print(perdure.nothing)  # error
     print(testing.nothing)  # error
+
+
+class Reversing:
+    def encode(self, data: bytes, /) -> bytes:
+        return data[::-1]
+
+    def decode(self, data: bytes, /) -> bytes:
+        return data[::-1]
+
+
+class NoCodec:
+    def encode(self, data: str) -> str:
+        return data
+
+
+class Tracing(Interceptor):
+    async def call(self, call: ClientCall, next: Callable[[ClientCall], Awaitable[Any]]) -> Any:
+        assert_type(call.args, tuple[Any, ...])
+        return await next(call)
+
+    async def execute_activity(self, call: ActivityCall, next: Callable[[ActivityCall], Awaitable[Any]]) -> Any:
+        call.name = "other"  # error
+        return await next(3)  # error
+
+    async def execute_workflow(self, call: ActivityCall, next: Callable[[WorkflowCall], Awaitable[Any]]) -> Any: ...  # error
+
+
+def edges(client: Client) -> None:
+    perdure.embedded("data", codec=Reversing(), interceptors=[Tracing()], max_processes=3)
+    perdure.embedded("data", codec=[Zstd(), AesGcm({"k": b"k" * 32}, current="k"), Chain(Zstd(level=3))])
+    Worker(client, codec=Reversing(), interceptors=[Tracing()], max_processes=3)
+    testing.environment(codec=Reversing(), interceptors=[Tracing()])
+    codec: PayloadCodec = Reversing()
+    assert_type(codec.encode(b""), bytes)
+    assert_type(AesGcm.generate_key(), bytes)
+    assert_type(decoded((1, "x"), codec), tuple[int, str])
+    perdure.embedded("data", codec=NoCodec())  # error
+    perdure.embedded("data", codec=Reversing)  # error
+    perdure.embedded("data", interceptors=[Tracing])  # error
+    perdure.embedded("data", max_processes="3")  # error
+    AesGcm([b"k" * 32])  # error
+    Zstd(level="3")  # error
 
 
 async def tests() -> None:

@@ -32,6 +32,7 @@ from perdure.core.requests import (
 from perdure.ports import Answer, Deliver, Frontend, Record, RunFilter, RunPage, Subscription, TaskKind, WorkerIdentity
 from perdure.sdk.codecs import PayloadCodec, codec_of
 from perdure.sdk.encoding import Encoding
+from perdure.sdk.intercepted import InterceptedFrontend
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,9 @@ def coded(frontend: Frontend, codec: object) -> Frontend:
     """The frontend, seen through a codec (in place of the one it is seen through already); with None the frontend itself."""
     if codec is None:
         return frontend
-    return CodedFrontend(frontend.inner if isinstance(frontend, CodedFrontend) else frontend, codec_of(codec))
+    while isinstance(frontend, (CodedFrontend, InterceptedFrontend)):
+        frontend = frontend.inner
+    return CodedFrontend(frontend, codec_of(codec))
 
 
 def has_codec(frontend: Frontend) -> bool:

@@ -4,6 +4,7 @@ A name stands for one thing. Registering is all or nothing: when one of several 
 """
 
 import inspect
+from collections.abc import Sequence
 from types import MappingProxyType, MethodType, ModuleType
 from typing import Any, TypeAlias
 
@@ -11,6 +12,7 @@ from perdure.core.errors import InvalidArgument
 from perdure.sdk.activity import Activity
 from perdure.sdk.fingerprint import Fingerprint
 from perdure.sdk.importable import place_of
+from perdure.sdk.interceptors import Interceptor, around_workflow
 from perdure.sdk.options import identifier
 from perdure.sdk.workflow import Workflow, workflow_of
 
@@ -20,7 +22,9 @@ Definition: TypeAlias = Activity[..., Any] | Workflow[..., Any]
 class Registry:
     """Definitions by type name. `build_id` replaces the one computed from the code."""
 
-    def __init__(self, build_id: str | None = None) -> None:
+    def __init__(self, build_id: str | None = None, interceptors: Sequence[Interceptor] = ()) -> None:
+        self.interceptors = tuple(interceptors)
+        """They stand around what is run here."""
         self._definitions: dict[str, Definition] = {}
         self._activities: dict[str, Activity[..., Any]] = {}
         self._workflows: dict[str, Workflow[..., Any]] = {}
@@ -51,7 +55,7 @@ class Registry:
             if isinstance(definition, Activity):
                 self._activities[name] = definition
             else:
-                self._workflows[name] = definition
+                self._workflows[name] = around_workflow(definition, self.interceptors) if self.interceptors else definition
         if taken:
             self._build_id = None
 

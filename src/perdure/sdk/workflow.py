@@ -119,6 +119,12 @@ class Workflow(Generic[P, R]):
             copy.retry = retry_policy(changes["retry"])
         return copy
 
+    def with_code(self, fn: Callable[..., Coroutine[Any, Any, Any]]) -> "Workflow[P, R]":
+        """The same workflow, its arguments and result as they are, running `fn`."""
+        copy: Workflow[P, R] = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__, fn=fn, signature=self.signature)
+        return copy
+
     def begin(self, context: WorkflowContext | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         """The coroutine of one call: a child workflow of `context`, or the function itself outside workflow code."""
         if context is not None:

@@ -44,6 +44,7 @@ from perdure.runtime.files import LocalFiles
 from perdure.sdk.client import Client
 from perdure.sdk.context import activity_context
 from perdure.sdk.duration import Duration, aware, microseconds
+from perdure.sdk.interceptors import Interceptor
 from perdure.store.index.index import Index
 from perdure.store.index.schema import INDEX_FILE
 from perdure.store.journal.store import JournalStore
@@ -83,6 +84,7 @@ async def environment(
     max_activities: int = 200,
     max_processes: int | None = None,
     codec: Codec = None,
+    interceptors: Sequence[Interceptor] = (),
     max_cached_runs: int = 10_000,
     patience: float = PATIENCE_S,
     attempts_max: int = ATTEMPTS_MAX,
@@ -91,7 +93,7 @@ async def environment(
 
     Everything is in memory, ids and chance come from `seed`, and time begins at `start` (aware; the first of January 2026), so that a
     test does the same every time. With `data` a journal in that directory is used instead, ids are fresh, and `start` is the real time
-    unless given. `queues`, `namespace`, `build_id`, `max_activities`, `max_processes`, `codec` and `max_cached_runs` are those of `perdure.embedded`; with
+    unless given. `queues`, `namespace`, `build_id`, `max_activities`, `max_processes`, `codec`, `interceptors` and `max_cached_runs` are those of `perdure.embedded`; with
     `max_cached_runs=1` nearly every step is replayed from its history. `patience` bounds in real seconds how long activities may hold
     the clock before `StuckError` says so. `attempts_max` bounds how many attempts of one activity may fail while a result is awaited:
     then `StuckError` names the activity and its last failure, instead of retrying through virtual time for ever. (They are counted now
@@ -116,6 +118,7 @@ async def environment(
         max_activities=max_activities,
         max_processes=max_processes,
         codec=codec,
+        interceptors=interceptors,
         max_cached_runs=max_cached_runs,
         grace=0.0,
     )

@@ -5,7 +5,7 @@ import asyncio
 import contextvars
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from perdure.sdk import task_token
 from perdure.sdk.activity import Activity
 from perdure.sdk.context import CompletesLater, activity_context
 from perdure.sdk.failures import to_failure
+from perdure.sdk.interceptors import ActivityCall, Interceptor, around_activities
 from perdure.worker.processes import FailedInChild, ProcessPool
 from perdure.worker.threads import DaemonThreads, returned
 
@@ -200,7 +201,9 @@ class Attempts:
     `ended` is called once for each, with its fact, or None when there is nothing to say: of a sync one when its thread is free again.
     """
 
-    def __init__(self, frontend: Frontend, limit: int, max_processes: int, ended: Ended) -> None:
+    def __init__(
+        self, frontend: Frontend, limit: int, max_processes: int, ended: Ended, interceptors: Sequence[Interceptor] = ()
+    ) -> None:
         self._frontend = frontend
         self._ended = ended
         self._running: dict[str, Attempt] = {}
@@ -208,6 +211,7 @@ class Attempts:
         self._processes: ProcessPool | None = None
         self._limit = limit
         self._max_processes = max_processes
+        self._around = around_activities(interceptors)
         self.stopping = False
 
     def __len__(self) -> int:
@@ -272,16 +276,38 @@ class Attempts:
         scheduled, signature = attempt.claim.scheduled, definition.signature
         args, kwargs = signature.unbind(scheduled.input, scheduled.keywords)
         attempt.called = True
-        fn: Any = definition.fn
-        result = await fn(*args, **kwargs) if definition.is_async else await self._on_thread(attempt, fn, args, kwargs)
+        if self._around is None:
+            result = await self._called(definition, attempt, args, kwargs)
+        else:
+            call = ActivityCall(name=definition.name, args=tuple(args), kwargs=kwargs)
+            result = await self._around(call, lambda call: self._called(definition, attempt, call.args, call.kwargs))
         attempt.called = False
         return signature.encode_result(result, f"result of {definition.name}")
 
+    async def _called(
+        self, definition: Activity[..., Any], attempt: Attempt, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        fn: Any = definition.fn
+        return await fn(*args, **kwargs) if definition.is_async else await self._on_thread(attempt, fn, args, kwargs)
+
     async def _in_process(self, definition: Activity[..., Any], attempt: Attempt) -> Payload:
         """Run the function in a child process; its result's payload."""
-        if self._processes is None:
-            self._processes = ProcessPool(self._max_processes)
-        return await self._processes.run(definition, attempt)
+        processes = self._processes
+        if processes is None:
+            processes = self._processes = ProcessPool(self._max_processes)
+        scheduled, signature = attempt.claim.scheduled, definition.signature
+        if self._around is None:
+            return await processes.run(definition, attempt, scheduled.input, scheduled.keywords)
+
+        async def innermost(call: ActivityCall) -> Any:
+            values, keywords = signature.bind(call.args, call.kwargs, definition.name)
+            return signature.decode_result(await processes.run(definition, attempt, values, keywords))
+
+        args, kwargs = signature.unbind(scheduled.input, scheduled.keywords)
+        attempt.called = True
+        result = await self._around(ActivityCall(name=definition.name, args=tuple(args), kwargs=kwargs), innermost)
+        attempt.called = False
+        return signature.encode_result(result, f"result of {definition.name}")
 
     async def _on_thread(self, attempt: Attempt, fn: Any, args: Any, kwargs: Any) -> Any:
         if self._threads is None:

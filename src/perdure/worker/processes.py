@@ -153,12 +153,18 @@ class ProcessPool:
         self._turns: deque[asyncio.Future[None]] = deque()
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def run(self, definition: Activity[..., Any], attempt: Attempt) -> Payload:
+    async def run(
+        self,
+        definition: Activity[..., Any],
+        attempt: Attempt,
+        input: tuple[Payload, ...],
+        keywords: dict[str, Payload],
+    ) -> Payload:
         """Run one attempt and give its result's payload. Raises `FailedInChild`, `CompletesLater`, `InvalidArgument`, `CancelledError`.
 
         Cancelled, it asks the function to end and waits up to `CANCEL_S` if it was the attempt that was asked to stop, then kills the process.
         """
-        run = _run_of(definition, attempt)
+        run = _run_of(definition, attempt, input, keywords)
         child = await self._take()
         talk = asyncio.get_running_loop().create_task(child.talk(run, attempt), name="perdure child")
         try:
@@ -251,7 +257,9 @@ class ProcessPool:
                 return
 
 
-def _run_of(definition: Activity[..., Any], attempt: Attempt) -> ms.Run:
+def _run_of(
+    definition: Activity[..., Any], attempt: Attempt, input: tuple[Payload, ...], keywords: dict[str, Payload]
+) -> ms.Run:
     place, claim = place_of(definition), attempt.claim
     scheduled = claim.scheduled
     return ms.Run(
@@ -266,8 +274,8 @@ def _run_of(definition: Activity[..., Any], attempt: Attempt) -> ms.Run:
         queue=claim.queue,
         idempotency_key=claim.idempotency_key,
         task_token=attempt.task_token,
-        input=scheduled.input,
-        keywords=scheduled.keywords,
+        input=input,
+        keywords=keywords,
         heartbeat_details=claim.heartbeat_details,
         deadline=claim.deadline or None,
         stopping=attempt.is_stopping(),

@@ -51,7 +51,9 @@ class TaskWorker:
         self._registry = registry
         self._queues = queues
         self._incarnation = incarnation
-        self._attempts = Attempts(frontend, max_activities, max_processes or _processors(), self._attempt_ended)
+        self._attempts = Attempts(
+            frontend, max_activities, max_processes or _processors(), self._attempt_ended, registry.interceptors
+        )
         self._sessions = Sessions(max_cached_runs)
         self._blocked_after = blocked_after
         self._watchdog = Watchdog(blocked_after, _report_blocked)
