@@ -174,6 +174,7 @@ async def talks(handle: Handle[int]) -> None:
     await handle.terminate("enough")
     await handle.pause("a minute")
     await handle.resume()
+    assert_type(await handle.reset(3, "a bug is fixed", request_id="r"), Handle[int])
     description = await handle.describe()
     assert_type(description.workflow_id, str)
     assert_type(description.closed_at, datetime | None)
@@ -200,6 +201,9 @@ async def talks(handle: Handle[int]) -> None:
     await handle.terminate(3)  # error
     await handle.pause(3)  # error
     await handle.resume(3)  # error
+    await handle.reset()  # error
+    await handle.reset("3")  # error
+    await handle.reset(3, request_id=3)  # error
     await handle.history(notes="all")  # error
     await handle.describe("all")  # error
     print(description.colour, handle.colour)  # error

@@ -73,7 +73,7 @@ SURFACE = {
 """How instances are called in the files, and their classes."""
 
 OWN = {
-    "client": {"reach", "fresh_id", "signal_body", "update_request"},
+    "client": {"reach", "fresh_id", "fresh_run", "signal_body", "update_request"},
     "env": {"wait", "pump", "push_began", "push_ended", "holding"},
 }
 """Public to other parts of perdure, not to callers."""
