@@ -267,7 +267,8 @@ def edges(client: Client) -> None:
     codec: PayloadCodec = Reversing()
     assert_type(codec.encode(b""), bytes)
     assert_type(AesGcm.generate_key(), bytes)
-    assert_type(decoded((1, "x"), codec), tuple[int, str])
+    pair: tuple[int, str] = (1, "x")
+    assert_type(decoded(pair, codec), tuple[int, str])
     perdure.embedded("data", codec=NoCodec())  # error
     perdure.embedded("data", codec=Reversing)  # error
     perdure.embedded("data", interceptors=[Tracing])  # error
