@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec import Raw
 
+from perdure.core.errors import HistoryDamaged
 from perdure.core.events import Completed, SignalReceived, Started
 from perdure.core.shards import SHARDS
 from perdure.core.transition import RunChange, Transition
 from perdure.ports import DiskFull, RunFilter
 from perdure.store.errors import StoreFailed
 from perdure.store.journal import JournalStore
+from perdure.store.journal.repair import repair
 from perdure.store.memory import MemoryStore
 from perdure.testing.chance import SeededChance
 from perdure.testing.disk import SimulatedFiles
@@ -160,6 +162,88 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         self.open()
         assert self.store.recovery.clean
         assert self.store.recovery.cut_bytes == 0
+
+    @rule(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), mended=st.booleans(), stopped=st.booleans())
+    def flip(self, where: float, bit: int, mended: bool, stopped: bool) -> None:
+        """One bit changes while nobody looks: every run is whole or named, before and after a repair. Then the bit changes back."""
+        names = self.files.names("journal")
+        if not names:
+            return
+        self.leave(stopped=stopped)
+        saved = self.saved()
+        total = sum(map(len, saved.values()))
+        at = int(where * total)
+        for name, data in saved.items():
+            if at < len(data):
+                self.files.damage(name, at, bytes([data[at] ^ (1 << bit)]))
+                break
+            at -= len(data)
+        if mended:
+            self.runner.run(repair(self.files, self.chance, lambda: None))
+        self.look()
+        self.restore(saved)
+
+    @rule(where=st.floats(0, 1, exclude_max=True))
+    def cut_the_last_line(self, where: float) -> None:
+        """The file ends somewhere in its last line: everything before it is there, nothing is named, and what was cut is said."""
+        names = self.files.names("journal")
+        if not names:
+            return
+        self.leave(stopped=False)
+        saved = self.saved()
+        name = max(names)
+        written = saved[name].rstrip(b"\0")
+        if written:
+            last = written[:-1].rfind(b"\n") + 1
+            size = last + int(where * (len(written) - last))
+            self.files.truncate(name, size)
+            store = self.look(may_lose=True)
+            assert not store.recovery.faults
+            assert store.recovery.cut_bytes in (size - last, 0)
+        self.restore(saved)
+
+    def leave(self, *, stopped: bool) -> None:
+        if stopped:
+            self.runner.run(self.store.close())
+        self.files.crash()
+
+    def saved(self) -> dict[str, bytes]:
+        return {name: self.files.read(name, 0, self.files.size(name)) for name in self.files.names("journal")}
+
+    def restore(self, saved: dict[str, bytes]) -> None:
+        self.files.crash()
+        for name in self.files.names("journal"):
+            self.files.remove(name)
+        for name, data in saved.items():
+            self.runner.run(self.files.open_append(name).append(data)) if data else self.files.open_append(name)
+        self.open()
+
+    def look(self, *, may_lose: bool = False) -> JournalStore:
+        """Open a store on what is there and hold every history against the model's: never a wrong one, never silence."""
+        store = JournalStore(self.files, TurnClock(), self.chance, segment_bytes_max=self.segment, room_bytes=self.room)
+        self.runner.run(store.open())
+        named = {run.run_id for run in store.damaged()}
+        for workflow in IDS:
+            true = list(self.runner.run(self.model.load("default", workflow)))
+            runs = {change.run_id for transition in true for change in transition.runs}
+            try:
+                found = list(self.runner.run(store.load("default", workflow)))
+            except HistoryDamaged as error:
+                assert error.run_id in named & runs  # noqa: PT017
+            else:
+                lost = [transition for transition in true if transition not in found]
+                assert [transition for transition in true if transition in found] == found
+                assert may_lose or {change.run_id for transition in lost for change in transition.runs} <= named
+            for run in runs:
+                own = self.runner.run(store.record("default", workflow, run))
+                model = self.runner.run(self.model.record("default", workflow, run))
+                assert model is not None
+                if own is None:
+                    assert run in named or may_lose
+                else:
+                    assert own.events == model.events[: len(own.events)]
+                    assert own.events == model.events or own.damage is not None or may_lose
+        return store
 
     @invariant()
     def both_tell_the_same(self) -> None:
