@@ -267,8 +267,7 @@ def edges(client: Client) -> None:
     codec: PayloadCodec = Reversing()
     assert_type(codec.encode(b""), bytes)
     assert_type(AesGcm.generate_key(), bytes)
-    pair: tuple[int, str] = (1, "x")
-    assert_type(decoded(pair, codec), tuple[int, str])
+    assert_type(decoded(Order("1"), codec), Order)
     perdure.embedded("data", codec=NoCodec())  # error
     perdure.embedded("data", codec=Reversing)  # error
     perdure.embedded("data", interceptors=[Tracing])  # error
