@@ -116,13 +116,18 @@ def _check_signals(workflow_id: str, histories: list[list[Any]], wanted: set[str
     received = Counter(
         event.signal_id
         for history in histories
-        for event in history
+        for event in history[_copied(history) :]
         if isinstance(event, ev.SignalReceived) and not event.carried_from
     )
     for signal, times in received.items():
         _check(transitions, workflow_id, times == 1, f"signal {signal} was delivered {times} times")
     missing = wanted - set(received)
     _check(transitions, workflow_id, not missing, f"acknowledged signals {sorted(missing)} are not in its history")
+
+
+def _copied(history: list[Any]) -> int:
+    """How many of its events a run that was reset has from the run before."""
+    return max((event.event_id for event in history if isinstance(event, ev.Reset)), default=0)
 
 
 def _check_memory(node: Node, workflow_id: str, state: WorkflowState, transitions: Sequence[Transition]) -> None:

@@ -26,6 +26,9 @@ class World:
         self.deploys = random.random() < 0.7 if deploys is None else deploys
         self.newest = not self.deploys and seed % 2 == 0
         """Every worker is of build 2 from the start: no path may be an old one."""
+        self.pauses = random.random() < 0.2
+        self.resets = random.random() < 0.2
+        """Runs are reset on the way; there are no updates then, which a reset owes and the owner's memory offers again."""
         self.plan = Plan(
             limit=random.randint(2, 6),
             activities=random.randint(1, 4),

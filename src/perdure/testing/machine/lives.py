@@ -18,6 +18,7 @@ from perdure.core.requests import (
     PauseWorkflow,
     Report,
     RequestCancel,
+    ResetWorkflow,
     ResumeWorkflow,
     SignalBody,
     SignalWorkflow,
@@ -43,6 +44,7 @@ class Life(World):
     ) -> None:
         super().__init__(seed, make_runner, deploys=deploys, checked=checked)
         self.workers = [Worker(self, number) for number in range(3)]
+        self.actions = _ACTIONS + _HOLDING * self.pauses + [Life.reset] * self.resets
 
     # ----------------------------------------------------------------------------------------------------------- playing
 
@@ -64,7 +66,7 @@ class Life(World):
     def step(self) -> None:
         if self.is_over:
             return
-        action = self.random.choice(_ACTIONS)
+        action = self.random.choice(self.actions)
         worker = self.random.choice(self.workers)
         action(self, worker)
 
@@ -98,6 +100,8 @@ class Life(World):
 
     def update(self, _worker: Worker) -> None:
         """A client sends an update, or one of before again: what was accepted stands, what is new waits."""
+        if self.resets:
+            return
         updates = self.updates
         again = bool(updates.sent) and self.random.random() < 0.4
         update_id = self.random.choice(updates.sent) if again else f"u{len(updates.sent) + 1}"
@@ -124,6 +128,20 @@ class Life(World):
 
     def resume(self, _worker: Worker) -> None:
         self.ask(ResumeWorkflow(workflow_id="w"))
+
+    def reset(self, _worker: Worker) -> None:
+        """From any event; what the open run has not ended with goes on in the new one."""
+        if self.random.random() < 0.7:
+            return
+        point = self.random.randint(1, self.owner.run.length)
+        request = ResetWorkflow(
+            workflow_id="w", event_id=point, new_run_id=self.fresh("run"), seed=self.serial, request_id=self.fresh("z")
+        )
+        reply = self.ask(request)
+        assert not isinstance(reply, Rejection), reply
+        self.counts["reset"] += 1
+        if self.random.random() < 0.2:
+            assert self.ask(request).duplicate
 
     def kill(self, worker: Worker) -> None:
         """The process is gone; its reports may still be on their way."""
@@ -270,9 +288,9 @@ _ACTIONS: list[Callable[[Life, Worker], None]] = [
     Life.crash,
     Life.deploy,
     Life.cancel,
-    Life.pause,
-    *[Life.resume] * 3,
 ]
+_HOLDING: list[Callable[[Life, Worker], None]] = [Life.pause, *[Life.resume] * 3]
+"""Only some lives are paused, and only some are reset: else every life would show less of everything else."""
 
 
 def live(seed: int, make_runner: MakeRunner = ToyRunner, **fields: Any) -> Counter[str]:

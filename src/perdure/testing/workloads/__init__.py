@@ -6,6 +6,7 @@ The simulation, chaos and bench run the same ones.
 from typing import Final
 
 from perdure.testing.workloads.bounds import Bounds, Timeouts
+from perdure.testing.workloads.controls import Controls
 from perdure.testing.workloads.conversations import Conversations
 from perdure.testing.workloads.deploys import Deploys
 from perdure.testing.workloads.duplicates import Duplicates
@@ -38,4 +39,5 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     Updates(),
     Households(),
     Conversations(),
+    Controls(),
 )
