@@ -20,7 +20,7 @@ from perdure.core.failure import Failure
 from perdure.core.machine.messages import deliveries_of, heard, is_wanted
 from perdure.core.payload import ABSENT
 from perdure.core.replies import RunResult, RunStarted
-from perdure.core.requests import AnyRequest, StartWorkflow
+from perdure.core.requests import AnyRequest, MessagesDelivered, StartWorkflow
 from perdure.core.state import WorkflowState
 from perdure.ports import Answer, Chance, Clock, Wake
 
@@ -84,6 +84,8 @@ class Relay:
         self._lanes: dict[Key, _Lane] = {}
         self._under_way: Counter[str] = Counter()
         """By name of the message: also while its answer is on its way back."""
+        self._delivered: dict[Key, list[Delivery]] = {}
+        """By source: answered, and to be noted in a moment."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = False
         self._stopped = False
@@ -111,7 +113,9 @@ class Relay:
     @property
     def busy(self) -> bool:
         """True while anything is under way that time alone would not bring forward."""
-        return bool(self._tasks) or any(lane.flying or (lane.waiting and not lane.halted) for lane in self._lanes.values())
+        if self._tasks or self._delivered:
+            return True
+        return any(lane.flying or (lane.waiting and not lane.halted) for lane in self._lanes.values())
 
     def send(self, delivery: Delivery) -> None:
         """Put a message on its way, unless it is already."""
@@ -219,12 +223,30 @@ class Relay:
         if isinstance(reply, RunStarted) and reply.superseded:
             self._spawn(self._look_up(delivery, reply))
             return
+        if delivery.hears == "message":
+            self._note_delivered(delivery)
+            return
         told = heard(delivery, reply, None if error is None else failure_of(error))
         if told is None and error is not None:
             log.error("workflow %r could not be told of %s: %s", delivery.request.workflow_id, delivery.key, error)
         if told is not None:
             self.send(Delivery(key=delivery.key, request=told))
         self._over(delivery)
+
+    def _note_delivered(self, delivery: Delivery) -> None:
+        """Those answered in one group of commits are noted together."""
+        if not self._delivered:
+            asyncio.get_running_loop().call_soon(self._tell_delivered)
+        self._delivered.setdefault((delivery.request.namespace, delivery.source), []).append(delivery)
+
+    def _tell_delivered(self) -> None:
+        delivered, self._delivered = self._delivered, {}
+        for (namespace, source), deliveries in delivered.items():
+            keys = tuple(delivery.key for delivery in deliveries)
+            told = MessagesDelivered(namespace=namespace, workflow_id=source, request_ids=keys)
+            self.send(Delivery(key=keys[0], request=told))
+            for delivery in deliveries:
+                self._over(delivery)
 
     async def _look_up(self, delivery: Delivery, reply: RunStarted) -> None:
         """The child's workflow id is in use for something else: how the child ended is in the store."""

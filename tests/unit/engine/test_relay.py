@@ -12,6 +12,7 @@ from perdure.core.requests import (
     ChildRefused,
     ChildStands,
     ExternalAnswered,
+    MessagesDelivered,
     RequestCancel,
     SignalBody,
     SignalWorkflow,
@@ -252,6 +253,25 @@ def test_an_answer_that_cannot_be_told_yet_is_told_later() -> None:
     clock.pass_time(AGAIN_US)
     assert isinstance(script.answer(Taken()), ExternalAnswered)
     assert not relay.busy
+
+
+def test_messages_left_behind_are_noted_together() -> None:
+    """Answers of one turn of the loop become one request, so that a parent of a thousand children does not write a thousand notes."""
+
+    async def proof() -> None:
+        relay, script, _ = made()
+        for number in range(3):
+            request = RequestCancel(workflow_id=f"t{number}", request_id=f"c{number}")
+            relay.send(Delivery(key=f"c{number}", request=request, source="s", hears="message"))
+        script.arrived.clear()
+        for number in range(3):
+            script.answer(*((None, NotFound("gone")) if number else (Taken(),)))
+        assert relay.busy
+        await script.arrived.wait()
+        assert script.answer(Taken()) == MessagesDelivered(workflow_id="s", request_ids=("c0", "c1", "c2"))
+        assert not relay.busy
+
+    asyncio.run(proof())
 
 
 def test_how_a_child_ended_is_looked_up_when_its_id_is_in_use_again() -> None:
