@@ -5,7 +5,7 @@ Implements `ports.Frontend` for whoever lives in this process; wires end here to
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from functools import lru_cache
 from typing import Any, Final, get_args
 
@@ -34,7 +34,7 @@ from perdure.engine.owner import Key, ShardOwner, Surroundings, error_of
 from perdure.engine.parts import ReportParts
 from perdure.engine.pending import Passage, PendingWrite, Unwritable, WriteLost
 from perdure.engine.queries import Queries
-from perdure.engine.relay import Relay
+from perdure.engine.relay import Relay, outcome_of_chain
 from perdure.engine.sweeper import Sweeper
 from perdure.engine.timers import TimerQueue
 from perdure.engine.updates import Updates, cut_off
@@ -247,9 +247,9 @@ class EngineFrontend:
         else:
             self._route(request, answer)
 
-    def outcome(self, key: Key, run_id: str) -> Awaitable[RunResult]:
+    async def outcome(self, key: Key, run_id: str) -> RunResult:
         """See `relay.Ways`."""
-        return self.result(*key, run_id)
+        return await outcome_of_chain(self._store, key, run_id)
 
     def live_workflows(self) -> Iterator[LiveWorkflow]:
         for owner in self._owners:

@@ -7,7 +7,6 @@ it, again at start-up, and by the sweeper when it is with nobody. So what is hel
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -15,14 +14,15 @@ import msgspec
 from msgspec.structs import replace
 
 from perdure.core.deliveries import Delivery
-from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
+from perdure.core.errors import NotFound, PerdureError, ResourceExhausted, Unavailable
+from perdure.core.events import Started
 from perdure.core.failure import Failure
-from perdure.core.machine.messages import deliveries_of, heard, is_wanted
+from perdure.core.machine.messages import deliveries_of, ended, heard, is_wanted
 from perdure.core.payload import ABSENT
 from perdure.core.replies import RunResult, RunStarted
 from perdure.core.requests import AnyRequest, MessagesDelivered, StartWorkflow
-from perdure.core.state import WorkflowState
-from perdure.ports import Answer, Chance, Clock, Wake
+from perdure.core.state import WorkflowState, is_closing
+from perdure.ports import Answer, Chance, Clock, Store, Wake
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Ways(Protocol):
 
     def bring(self, request: AnyRequest, answer: Answer) -> None: ...
 
-    def outcome(self, key: Key, run_id: str) -> Awaitable[RunResult]:
+    async def outcome(self, key: Key, run_id: str) -> RunResult:
         """How the chain of a run ended that is not its workflow id's last one."""
         ...
 
@@ -287,3 +287,25 @@ def failure_of(error: PerdureError) -> Failure:
         args=msgspec.Raw(msgspec.json.encode([str(error)])),
         fields=msgspec.Raw(msgspec.json.encode(fields)) if fields else ABSENT,
     )
+
+
+async def outcome_of_chain(store: Store, key: Key, run_id: str) -> RunResult:
+    """How the chain ended that begins with this run. A run of another start may have followed its last one, when an older run was reset.
+
+    Raises `NotFound` when it is not kept any more, or has not ended.
+    """
+    found: RunResult | None = None
+    started: Started | None = None
+    while run_id:
+        record = await store.record(*key, run_id)
+        if record is None or not record.events or not is_closing(record.events[-1]):
+            raise NotFound(f"how run {run_id} of workflow {key[1]!r} ended is not kept")
+        first = record.events[0]
+        assert isinstance(first, Started)
+        if started is not None and first.request_id != started.request_id:
+            break
+        started = first
+        found = ended(first, record.events[-1])
+        run_id = found.next_run_id
+    assert found is not None
+    return found

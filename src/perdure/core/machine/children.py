@@ -2,8 +2,8 @@
 
 from perdure.core.events import ChildClosed, ChildStarted, ChildStartFailed
 from perdure.core.machine.limiting import fail_if_too_long
-from perdure.core.machine.messages import settled
-from perdure.core.machine.outcome import Decided, Draft, only
+from perdure.core.machine.messages import settle, settled
+from perdure.core.machine.outcome import Decided, Draft
 from perdure.core.replies import Taken
 from perdure.core.requests import ChildRefused, ChildStands
 from perdure.core.state import ChildState, WorkflowState
@@ -17,8 +17,9 @@ def stands(state: WorkflowState, request: ChildStands, now: int) -> Decided:
         return settled(state, now, messages=(request.request_id,), children=(request.request_id,) if outcome else ())
     run = state.run
     if run is None or (child.run_id and outcome is None):
-        return only(Taken(duplicate=True))
+        return settled(state, now, messages=(request.request_id,))
     draft = Draft(state, run, now)
+    settle(draft, request.request_id)
     if not child.run_id:
         draft.add(
             ChildStarted(
@@ -53,8 +54,9 @@ def refused(state: WorkflowState, request: ChildRefused, now: int) -> Decided:
     if child is None:
         return settled(state, now, messages=(request.request_id,), children=(request.request_id,))
     if run is None or child.run_id:
-        return only(Taken(duplicate=True))
+        return settled(state, now, messages=(request.request_id,))
     draft = Draft(state, run, now)
+    settle(draft, request.request_id)
     draft.add(
         ChildStartFailed(
             id=draft.next_id,

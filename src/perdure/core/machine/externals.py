@@ -8,7 +8,7 @@ from perdure.core.events import (
     ExternalSignalRequested,
 )
 from perdure.core.machine.limiting import fail_if_too_long
-from perdure.core.machine.messages import settled
+from perdure.core.machine.messages import settle, settled
 from perdure.core.machine.outcome import Decided, Draft
 from perdure.core.replies import Taken
 from perdure.core.requests import ExternalAnswered
@@ -22,6 +22,7 @@ def answered(state: WorkflowState, request: ExternalAnswered, now: int) -> Decid
     if run is None or external is None or external.request_id != request.request_id:
         return settled(state, now, messages=(request.request_id,))
     draft, failure = Draft(state, run, now), request.failure
+    settle(draft, request.request_id)
     number, time, command = draft.next_id, draft.time, request.command
     if isinstance(external.event, ExternalSignalRequested):
         if failure is None:

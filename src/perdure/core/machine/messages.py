@@ -5,6 +5,7 @@ state, so that nobody has to remember it; what it still owes when it closes is w
 message that comes again by its request id.
 """
 
+from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias
 
 import msgspec
@@ -130,18 +131,23 @@ def deliveries_of(state: WorkflowState, *, asking: bool = False) -> list[Deliver
     for child in (run.children or {}).values():
         if asking or not child.run_id:
             owed.append(start_of(state, run, child))
-            if child.cancel is not None:
-                owed.append(cancel_of(state, child))
+        if asking and child.cancel is not None:
+            owed.append(cancel_of(state, child))
     owed += [external_of(state, run, external) for external in (run.externals or {}).values()]
     owed.sort(key=lambda delivery: delivery.command)
     return left + owed
 
 
 def _left(state: WorkflowState, message: Message) -> Delivery:
-    request = _decode(message.body["request"])
-    hears: Any = "child" if isinstance(request, StartWorkflow) else "message"
-    command = request.parent.command if isinstance(request, StartWorkflow) and request.parent is not None else 0
-    return Delivery(key=message.request_id, request=request, source=state.workflow_id, command=command, hears=hears)
+    """As it was when it was first sent: a reset may have made it a message of the current run again."""
+    request, key = _decode(message.body["request"]), message.request_id
+    hears: Any = "external"
+    if isinstance(request, StartWorkflow):
+        hears = "child"
+    elif isinstance(request, TerminateWorkflow) or (isinstance(request, RequestCancel) and request.started_by):
+        hears = "message"
+    command = 0 if hears == "message" else int(key.rpartition("/")[2])
+    return Delivery(key=key, request=request, source=state.workflow_id, command=command, hears=hears)
 
 
 def is_wanted(state: WorkflowState, delivery: Delivery) -> bool:
@@ -158,11 +164,15 @@ def is_wanted(state: WorkflowState, delivery: Delivery) -> bool:
 # ------------------------------------------------------------------------------------------------------------------ closing
 
 
-def leave_behind(draft: Draft, *, goes_on: bool = False, point: int = -1) -> None:
+def leave_behind(
+    draft: Draft, *, goes_on: bool = False, point: int = -1, kept: AbstractSet[str] = frozenset(), replaced: bool = False
+) -> None:
     """The run closes with what `draft` holds: its children are told, its parent hears of it, and what it still owes goes to the outbox.
 
     `goes_on`: the chain does, so that neither children nor parent are concerned yet. With `point` it goes on in a run reset to that event:
-    what was asked for up to there is that run's now, and children asked for behind it are taken back.
+    what was asked for up to there is that run's now, and children asked for behind it are taken back; 0: it is an older run of the chain
+    that was reset, and all children but those it had asked for by then (`kept`, request ids of starts) are. `replaced`: the run that
+    follows is of another chain, so this one's parent hears of its end.
     """
     state, run = draft.state, draft.run
     children, externals = _open_at_the_end(draft, point)
@@ -173,11 +183,15 @@ def leave_behind(draft: Draft, *, goes_on: bool = False, point: int = -1) -> Non
             _leave(draft, cancel_of(state, child))
         if point >= 0:
             _end_child(draft, child, "terminate")
+    if point == 0:
+        for child in (state.kin or {}).values():
+            if child.request_id not in kept:
+                _end_child(draft, child, "terminate")
     if not goes_on:
         for child in (*(state.kin or {}).values(), *children):
             _end_child(draft, child, child.event.on_parent_close)
         if run.started.parent is not None:
-            _report(draft, run.started.parent)
+            _report(draft, run.started.parent, replaced=replaced)
     for external in externals:
         _leave(draft, external_of(state, run, external))
 
@@ -210,7 +224,8 @@ def _end_child(draft: Draft, child: ChildState, policy: ev.OnParentClose) -> Non
     """What the close of its parent means for a child. One that was asked to stop is left to clean up."""
     if child.event.on_parent_close == "abandon" or child.cancel is not None:
         return
-    state, key, reason = draft.state, f"{child.request_id}:end", f"its parent {draft.state.workflow_id} has closed"
+    state, reason = draft.state, f"its parent {draft.state.workflow_id} has closed"
+    key = f"{child.request_id}:end:{draft.run.run_id}"  # a run that was closed, reset and closed again ends its children again
     if policy == "cancel":
         _leave(draft, _stop(state, child, key, reason))
         return
@@ -237,11 +252,11 @@ def ended(started: ev.Started, closing: object) -> RunResult:
     return replace(result_of(started.run_id, closing), attempts=started.attempt)
 
 
-def _report(draft: Draft, parent: ev.ParentLink) -> None:
+def _report(draft: Draft, parent: ev.ParentLink, *, replaced: bool) -> None:
     started = draft.run.started
     outcome = ended(started, draft.events[-1])
-    if outcome.next_run_id:
-        return  # it is tried again, or was reset: the parent waits for the chain
+    if outcome.next_run_id and not replaced:
+        return  # it is tried again: the parent waits for the chain
     report = ChildStands(
         namespace=draft.state.namespace,
         workflow_id=parent.workflow_id,
@@ -286,6 +301,12 @@ def heard(delivery: Delivery, reply: Any, failure: Failure | None) -> AnyRequest
 
 def delivered(state: WorkflowState, request: MessagesDelivered, now: int) -> Decided:
     return settled(state, now, messages=request.request_ids)
+
+
+def settle(draft: Draft, key: str) -> None:
+    """A message that is answered now may also be owed by a run before, from which the current one was reset."""
+    if draft.state.outgoing is not None and key in draft.state.outgoing:
+        draft.note(Delivered(id=draft.next_note, time=draft.time, after=draft.length, messages=(key,)))
 
 
 def settled(state: WorkflowState, now: int, *, messages: tuple[str, ...], children: tuple[str, ...] = ()) -> Decided:

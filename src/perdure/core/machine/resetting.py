@@ -92,8 +92,21 @@ def _end(draft: Draft, request: ResetWorkflow) -> None:
         )
     )
     cancel_attempts(draft)
-    if draft.run.children is not None or draft.run.externals is not None:
-        leave_behind(draft, goes_on=True, point=request.event_id if draft.run.run_id == _run_id(request) else 0)
+    if request.events[0].request_id != draft.run.started.request_id:  # type: ignore[union-attr]
+        leave_behind(draft, replaced=True)
+    elif draft.run.run_id != _run_id(request):
+        leave_behind(draft, goes_on=True, point=0, kept=_asked_by_then(request))
+    elif draft.run.children is not None or draft.run.externals is not None:
+        leave_behind(draft, goes_on=True, point=request.event_id)
+
+
+def _asked_by_then(request: ResetWorkflow) -> frozenset[str]:
+    """Request ids of the children's starts up to the point."""
+    scratch = WorkflowState(namespace=request.namespace, workflow_id=request.workflow_id)
+    for event in request.events[: request.event_id]:
+        apply(scratch, event)
+    children = scratch.run.children if scratch.run is not None else None
+    return frozenset(child.request_id for child in (children or {}).values())
 
 
 def _begin(draft: Draft, request: ResetWorkflow, signals: Sequence[ev.SignalReceived]) -> None:

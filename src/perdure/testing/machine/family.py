@@ -22,6 +22,7 @@ from perdure.core.requests import (
     Commands,
     Report,
     RequestCancel,
+    ResetWorkflow,
     StartWorkflow,
     TerminateWorkflow,
 )
@@ -119,6 +120,25 @@ class Family:
             self.bring(TerminateWorkflow(workflow_id=chosen, request_id=self.fresh("k")))
         elif len(known) < IDS_MAX or what < 0.8:
             self.start_one(self.random.choice([chosen, *NAMED]))
+
+    def reset(self) -> None:
+        """A run of a workflow id, mostly its last one, begins once more from somewhere."""
+        owners = [owner for owner in self.owners.values() if owner.state.run is not None]
+        owner = self.random.choice(owners)
+        run_id = owner.run.run_id if self.random.random() < 0.8 else self.random.choice(list(owner.histories))
+        history = owner.histories[run_id]
+        reply = self.bring(
+            ResetWorkflow(
+                workflow_id=owner.state.workflow_id,
+                run_id=run_id,
+                event_id=self.random.randint(1, len(history)),
+                new_run_id=self.fresh("run"),
+                seed=1,
+                request_id=self.fresh("r"),
+                events=tuple(history),
+            )
+        )
+        self.counts["resets"] += not isinstance(reply, Rejection)
 
     # ---------------------------------------------------------------------------------------------------------------- code
 
@@ -229,7 +249,10 @@ class Family:
 
     def look_up(self, workflow_id: str, run_id: str) -> Any:
         histories = self.owners[workflow_id].histories
-        while following := getattr(histories[run_id][-1], "next_run_id", ""):
+        request_id = histories[run_id][0].request_id  # type: ignore[union-attr]
+        while (following := getattr(histories[run_id][-1], "next_run_id", "")) and (
+            histories[following][0].request_id == request_id  # type: ignore[union-attr]
+        ):
             run_id = following
         return result_of(run_id, histories[run_id][-1])
 
@@ -281,6 +304,7 @@ _ACTIONS = [
     *[Family.answer] * 4,
     Family.client,
     Family.crash,
+    Family.reset,
 ]
 
 

@@ -115,7 +115,7 @@ def test_a_child_that_cannot_be_started() -> None:
 def test_a_cancel_follows_its_start() -> None:
     """Both in one decision, and both after a crash: the child starts, then sees it."""
     story = running(CHILD, cm.CancelChild(at=1, target=-1, reason="enough"))
-    assert sent(story) == [("start_workflow", "r1.1"), ("request_cancel", "r1.1")]
+    assert [delivery.key for delivery in story.deliveries.values()] == ["r1/2", "r1/2:3"]
     story.crash()
     start, cancel = deliveries_of(story.state, asking=True)
     assert isinstance(start.request, StartWorkflow)
@@ -144,9 +144,9 @@ def test_a_close_tells_children(policy: Any, kinds: list[str], how: str) -> None
     assert [kind for kind, _, _ in left(story)] == kinds
     story.crash()
     assert [kind for kind, _ in sent(story)] == kinds
-    story.ask(MessagesDelivered(workflow_id="w", request_ids=("r1/2:end", "unknown")))
+    story.ask(MessagesDelivered(workflow_id="w", request_ids=("r1/2:end:r1", "unknown")))
     assert left(story) == []
-    assert story.ask(MessagesDelivered(workflow_id="w", request_ids=("r1/2:end",))) == Taken(duplicate=True)
+    assert story.ask(MessagesDelivered(workflow_id="w", request_ids=("r1/2:end:r1",))) == Taken(duplicate=True)
 
 
 def test_a_child_that_is_asked_to_stop_is_not_terminated() -> None:
@@ -164,7 +164,7 @@ def test_what_is_asked_and_left_in_one_decision() -> None:
     story = running(CHILD, abandoned, SIGNAL, closing=cm.CompleteWorkflow(at=1))
     assert left(story) == [
         ("start_workflow", "free", "r1/3"),
-        ("terminate_workflow", "r1.1", "r1/2:end"),
+        ("terminate_workflow", "r1.1", "r1/2:end:r1"),
         ("signal_workflow", "other", "r1/4"),
     ]
     starts = [d for d in story.deliveries.values() if isinstance(d.request, StartWorkflow)]
@@ -197,7 +197,7 @@ def test_continue_as_new_keeps_children_for_the_last_close() -> None:
     story.crash()
     assert list(story.state.kin or {}) == ["r1/3"]
     story.decide(closing=cm.CompleteWorkflow(at=1))
-    assert left(story) == [("terminate_workflow", "second", "r1/3:end")]
+    assert left(story) == [("terminate_workflow", "second", "r1/3:end:r2")]
     story.start("another")
     assert story.state.kin is None
 
