@@ -244,7 +244,19 @@ class Store(Protocol):
         ...
 
     async def open_workflows(self, shards: Sequence[int]) -> Sequence[tuple[str, str]]:
-        """(namespace, workflow id) of every id whose last run is open, or whose outbox holds messages that are not noted as delivered."""
+        """(namespace, workflow id) of every id that is not parked and whose last run is open, or whose outbox holds messages that are not noted as delivered."""
+        ...
+
+    def park(self, namespace: str, workflow_id: str, wake_at: int) -> None:
+        """The open run of this workflow id only waits: nothing is due before `wake_at` (microseconds; 0 = ever). Holds until its next transition.
+
+        Said when all its transitions are committed. It may be forgotten, by a crash above all: then the id is among `open_workflows` again.
+        """
+        ...
+
+    async def waking(self, until: int) -> tuple[Sequence[tuple[str, str]], int]:
+        """Parked workflow ids whose wake-up comes at `until` or before, soonest first, though perhaps not all at once; and the instant of the
+        next one that is not among them (0: there is none)."""
         ...
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record | None:

@@ -277,6 +277,28 @@ def test_a_closed_id_with_messages_to_deliver_counts_as_open(prove) -> None:
     prove(proof)
 
 
+def test_parked_ids_are_told_apart(prove) -> None:
+    """What is parked is no open workflow until its next transition, and wakes in the order of its instants."""
+
+    async def proof(store: Store, lease: Lease) -> None:
+        await store.commit(lease, [started(id) for id in "abcd"])
+        store.park("default", "a", 0)
+        store.park("default", "b", 500)
+        store.park("default", "c", 300)
+        assert list(await store.open_workflows(ALL)) == [("default", "d")]
+        assert await store.waking(100) == ([], 300)
+        assert await store.waking(300) == ([("default", "c")], 500)
+        assert await store.waking(900) == ([("default", "c"), ("default", "b")], 0)
+        await store.commit(lease, [signal("c", 2), completed("b", 2)])
+        assert await store.waking(900) == ([], 0)
+        assert set(await store.open_workflows(ALL)) == {("default", "c"), ("default", "d")}
+        store.park("default", "c", 700)
+        assert await store.waking(100) == ([], 700)
+        assert await store.count(RunFilter(query="status = 'running'")) == 3
+
+    prove(proof)
+
+
 def test_summaries_say_how_runs_stand(prove) -> None:
     """Status, times and length of each run, through pause, quarantine, resume and every close."""
 

@@ -26,6 +26,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """More commands in one decision fail the run."""
     decision_bytes_max: int = 16 * 1024 * 1024
     """More payload bytes in one decision fail the run."""
+    idle_runs_kept: int = 1_000
+    """Open runs a node keeps in memory though they only wait; past it those that have waited for longest are parked."""
     attributes_max: int = 100
     """Attributes of one run: `LimitExceeded`."""
     attribute_bytes_max: int = 4_096

@@ -31,6 +31,7 @@ from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
 from perdure.engine.owner import Key, ShardOwner, Surroundings, error_of
+from perdure.engine.parking import Parking
 from perdure.engine.parts import ReportParts
 from perdure.engine.pending import Passage, PendingWrite, Unwritable, WriteLost
 from perdure.engine.queries import Queries
@@ -94,6 +95,15 @@ class EngineFrontend:
         self.timers: TimerQueue
         self.relay = Relay(clock, chance, self)
         self.sweeper = Sweeper(clock, broker, self.relay, self.live_workflows, self._bring)
+        self.parking = Parking(
+            store,
+            clock,
+            limits.idle_runs_kept,
+            self.live_workflows,
+            self._owner,
+            self._load_and_recover,
+            lambda key: key in self.queries.waiting,
+        )
         self.queries: Queries
         self.fault: BaseException | None = None
         self.fenced: asyncio.Event = asyncio.Event()
@@ -133,8 +143,8 @@ class EngineFrontend:
         self._owners = [ShardOwner(shard, around) for shard in range(SHARDS)]
         await self.committer.start()
         for key in await self._store.open_workflows(range(SHARDS)):
-            owner = self._owner(key)
-            owner.recover(await owner.load(key))
+            await self._owner(key).take_up(key)
+        await self.parking.start()
         self.relay.begin()
         await self.sweeper.start()
 
@@ -145,6 +155,7 @@ class EngineFrontend:
             return
         self.timers.stop()
         await self.sweeper.stop()
+        await self.parking.stop()
         await self.relay.stop()
         while self._loading:
             await asyncio.wait(self._loading)
@@ -152,6 +163,8 @@ class EngineFrontend:
             self._owner((live.state.namespace, live.state.workflow_id)).write_down(live)
         await self.committer.stop()
         self._fail_waiters()
+        if self.fault is None:
+            self.parking.leave()
 
     def _fail_waiters(self) -> None:
         self.queries.fail(Unavailable("the engine has stopped; ask again when it is back"))
@@ -184,13 +197,10 @@ class EngineFrontend:
         task.add_done_callback(self._loading.discard)
 
     async def _load_and_recover(self, key: Key) -> None:
-        owner = self._owner(key)
         try:
-            live = await owner.load(key)
+            await self._owner(key).take_up(key)
         except Exception:
             log.exception("loading workflow %r failed", key[1])
-            return
-        owner.recover(live)
 
     def _set_aside(self, pending: PendingWrite, why: Unwritable) -> None:
         key = (pending.request.namespace, pending.request.workflow_id)

@@ -34,7 +34,7 @@ class HeldWrite(Protocol):
 class LiveWorkflow:
     """`history` holds every event of the current run, or None when it must be read from the store first."""
 
-    __slots__ = ("damage", "held", "history", "lost", "offered_at", "state", "uncommitted", "updates", "waiters")
+    __slots__ = ("damage", "held", "history", "looked_at", "lost", "offered_at", "state", "uncommitted", "updates", "waiters")
 
     def __init__(self, state: WorkflowState, history: list[Any] | None) -> None:
         self.state = state
@@ -49,6 +49,8 @@ class LiveWorkflow:
         """A write of it failed: what was applied here since is not true, and nothing of it may be written."""
         self.offered_at = 0
         """When the workflow task was last offered and not yet claimed; 0 = it is not on offer."""
+        self.looked_at = 0
+        """Events and notes there were at the last look for runs to park."""
         self.waiters: dict[str, list[asyncio.Future[RunResult]]] = {}
         """By run id: who waits for its close."""
         self.updates: Updates | None = None

@@ -112,10 +112,24 @@ class ShardOwner:
         return live
 
     async def load(self, key: Key) -> LiveWorkflow:
-        """The workflow id, from memory or the store; one that never was has an empty state."""
+        """The workflow id, from memory or the store; one that never was has an empty state. The timers of one that was parked are set."""
         live = self.find(key)
         if live is not None:
             return live
+        live = await self._loaded(key)
+        for instant, target in wakes_of(live.state):
+            self._around.timers.add(instant, target)
+        return live
+
+    async def take_up(self, key: Key) -> None:
+        """Load what nobody has asked for and bring it on its way: see `recover`."""
+        self.recover(self.find(key) or await self._loaded(key))
+
+    def let_go(self, live: LiveWorkflow) -> None:
+        """Drop an open run that is parked."""
+        self.open.pop((live.state.namespace, live.state.workflow_id), None)
+
+    async def _loaded(self, key: Key) -> LiveWorkflow:
         try:
             transitions = await self._around.store.load(*key)
         except HistoryDamaged as damage:

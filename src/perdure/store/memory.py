@@ -49,6 +49,12 @@ class MemoryStore:
     async def open_workflows(self, shards: Sequence[int]) -> Sequence[tuple[str, str]]:
         return self._visibility.open_workflows(shards)
 
+    def park(self, namespace: str, workflow_id: str, wake_at: int) -> None:
+        self._visibility.park((namespace, workflow_id), wake_at)
+
+    async def waking(self, until: int) -> tuple[Sequence[tuple[str, str]], int]:
+        return self._visibility.waking(until)
+
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record | None:
         row = self._visibility.row(namespace, workflow_id, run_id)
         if row is None:

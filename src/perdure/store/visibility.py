@@ -38,6 +38,8 @@ class Visibility:
         self._workflows: dict[tuple[str, str], _Workflow] = {}
         self._order: list[RunRow] = []
         self._open: dict[tuple[str, str], None] = {}
+        self._parked: dict[tuple[str, str], int] = {}
+        """When each wakes; 0 = never."""
 
     def apply(self, transition: Transition) -> None:
         """Take in a committed transition; those of one workflow id come in order."""
@@ -47,6 +49,7 @@ class Visibility:
             workflow = self._workflows[key] = _Workflow(rows=[])
         rows = workflow.rows
         was_open = workflow.is_open
+        self._parked.pop(key, None)
         for change in transition.runs:
             if rows and rows[-1].run_id == change.run_id:
                 row = rows[-1]
@@ -93,11 +96,21 @@ class Visibility:
                 row.status = "quarantined"
 
     def open_workflows(self, shards: Sequence[int]) -> list[tuple[str, str]]:
-        """(namespace, workflow id) of every id of these shards whose last run is open or which has messages to deliver."""
+        """(namespace, workflow id) of every id of these shards that is not parked and whose last run is open or which has messages to deliver."""
         wanted = set(shards)
-        if len(wanted) == SHARDS:
-            return list(self._open)
-        return [key for key in self._open if shard_of(*key) in wanted]
+        restless = [key for key in self._open if key not in self._parked]
+        return restless if len(wanted) == SHARDS else [key for key in restless if shard_of(*key) in wanted]
+
+    def park(self, key: tuple[str, str], wake_at: int) -> None:
+        """The open run only waits until then; its next transition ends that."""
+        if key in self._open:
+            self._parked[key] = wake_at
+
+    def waking(self, until: int) -> tuple[list[tuple[str, str]], int]:
+        """Parked ids that wake by `until`, soonest first, and when the next one after them does; 0 = none."""
+        due = sorted((wake_at, key) for key, wake_at in self._parked.items() if wake_at)
+        later = [wake_at for wake_at, _ in due if wake_at > until]
+        return [key for wake_at, key in due if wake_at <= until], min(later, default=0)
 
     def page(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
         """Newest first. Raises `InvalidArgument` for a limit below 1, a cursor that is none or a query that cannot be read."""

@@ -59,6 +59,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     wire_us: int = 3_000
     lose_answers: float = 0.0
     segment_bytes_max: int = 1 << 20
+    parks_at_once: bool = False
+    """Runs that only wait are let go of from memory all the time."""
     room_bytes: int = 4_096
     sync_us: tuple[int, int] = (0, 0)
 
@@ -123,6 +125,8 @@ class Machine:
             grace=0.0,
             blocked_after=0.0,
         )
+        if self.setup.parks_at_once:
+            node.frontend.parking.hurry(20_000)
         node.worker.decider.fuse = self.setup.fuse
         node.register(*self._things(self.build))
         self.tell(f"boot of {self.process}, build {self.build}")

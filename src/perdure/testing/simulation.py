@@ -82,6 +82,7 @@ def plan(seed: int) -> Plan:
         skew_us=chance.choice((0, 1_000, 2_000_000)),
         lose_answers=0.0 if kind else chance.choice((0.0, 0.0, 0.05)),
         segment_bytes_max=chance.choice((1 << 20, 8_192)),
+        parks_at_once=random.Random(f"{seed} parking").random() < 0.5,
         sync_us=chance.choice(((0, 0), (50, 2_000), (500, 20_000))),
     )
     kinds = chance.sample(range(len(WORKLOADS)), chance.randint(2, 5))

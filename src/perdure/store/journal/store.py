@@ -281,6 +281,12 @@ class JournalStore:
         wanted = set(shards)
         return keys if len(wanted) == SHARDS else [key for key in keys if shard_of(*key) in wanted]
 
+    def park(self, namespace: str, workflow_id: str, wake_at: int) -> None:
+        self._index.park((namespace, workflow_id), wake_at)
+
+    async def waking(self, until: int) -> tuple[Sequence[tuple[str, str]], int]:
+        return await self._index.waking(until)
+
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record | None:
         return await self._index.ask(lambda: self._record(namespace, workflow_id, run_id))
 
