@@ -39,7 +39,7 @@ async def _until_all_wait(node: Node, runs: int) -> None:
     while True:
         states = [live.state.run for live in node.frontend.live_workflows()]
         waiting = sum(run is not None and not run.wants_decision and run.claim is None for run in states)
-        if waiting >= runs:
+        if waiting + node.frontend.parking.parked >= runs:
             return
         if perf_counter() > until:
             raise TimeoutError(f"only {waiting} of {runs} runs were parked after {LIMIT_S:g} s")

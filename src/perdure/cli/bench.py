@@ -7,3 +7,4 @@ app.command("perdure.bench.embedded:main", name="embedded", help="Measure the em
 app.command(
     "perdure.bench.storage:main", name="storage", help="Measure the journal and its index: restarts and listings at a size."
 )
+app.command("perdure.bench.parked:main", name="parked", help="Measure runs that only wait: memory, answers, restarts.")

@@ -61,7 +61,7 @@ RELOAD_US: Final = 200_000
 """So long after a write that failed (a full disk) the run is taken up again; if it fails again, then once more."""
 
 _CLIENT: Final = frozenset(get_args(ClientRequest))
-_shard_of = lru_cache(maxsize=100_000)(shard_of)
+_shard_of = lru_cache(maxsize=10_000)(shard_of)
 
 
 class EngineFrontend:

@@ -19,6 +19,8 @@ from perdure.ports import Clock, Store, Wake
 log = logging.getLogger(__name__)
 
 PERIOD_US: Final = 5_000_000
+CROWDED_US: Final = 1_000_000
+"""The next look comes sooner while there are more than are kept."""
 AHEAD_US: Final = 60_000_000
 """A run that wakes sooner than this stays."""
 EARLY_US: Final = 2_000_000
@@ -92,10 +94,13 @@ class Parking:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self) -> None:
+        pause = self._period_us
         while True:
-            await self._clock.sleep(self._period_us)
+            await self._clock.sleep(pause)
+            pause = self._period_us
             try:
-                await self.look()
+                if await self.look():
+                    pause = min(pause, CROWDED_US)
                 if self._next:
                     await self.rouse()
             except Exception:
@@ -103,13 +108,16 @@ class Parking:
 
     # ------------------------------------------------------------------------------------------------------------ parking
 
-    async def look(self) -> None:
-        """Look at every open run once: park what has not moved since the last look, write down what would be lost with it."""
+    async def look(self) -> bool:
+        """Look at every open run once: park what has not moved since the last look, write down what would be lost with it.
+
+        True when more are left in memory than are kept.
+        """
         lives = list(self._workflows())
         excess, writes = len(lives) - self._kept, WRITES_MAX
         for number, live in enumerate(lives, 1):
             if excess <= 0:
-                return
+                return False
             if self._has_rested(live):
                 if is_written_down(live):
                     excess -= self._park(live)
@@ -118,6 +126,7 @@ class Parking:
                     self._owner_of(_key_of(live)).write_down(live)
             if number % CHUNK == 0:
                 await asyncio.sleep(0)
+        return excess > 0
 
     def _has_rested(self, live: LiveWorkflow) -> bool:
         run = live.state.run

@@ -123,7 +123,12 @@ def _end(loop: "WorkflowLoop", task: Any) -> None:
     Built anew around `_ENDED` a task drops its coroutine; the cancel of the *future* part ends it without a step.
     """
     waits_for = getattr(task, "_fut_waiter", None)
+    serial = task.serial
+    del (
+        task.serial
+    )  # asyncio enters it in its set of all tasks once more: by its address, or all runs' first tasks collide there
     _build_anew(task, _ENDED, loop=loop, name=task.get_name())
+    task.serial = serial
     task._log_destroy_pending = False
     _cancel(task)
     if isinstance(waits_for, asyncio.Future) and not isinstance(waits_for, asyncio.Task):

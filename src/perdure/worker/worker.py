@@ -97,6 +97,11 @@ class TaskWorker:
         return len(self._attempts)
 
     @property
+    def warm_runs(self) -> int:
+        """Runs whose code is held in memory, fed as far as it goes."""
+        return len(self._sessions)
+
+    @property
     def cached_runs(self) -> int:
         return len(self._sessions)
 

@@ -10,7 +10,8 @@ FORMAT: Final = 1
 INDEX_FILE: Final = "index.sqlite"
 """Its name, beside the journal's folder."""
 
-PAGE_CACHE_KIB: Final = 16 * 1024
+WRITER_CACHE_KIB: Final = 8 * 1024
+READER_CACHE_KIB: Final = 1024
 WAL_PAGES: Final = 4_000
 """So many pages (16 MiB) are written before they are moved to the file itself, which costs syncs on the disk the journal is on too."""
 
@@ -62,7 +63,7 @@ def connect(path: Path | None, *, read_only: bool = False) -> sqlite3.Connection
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
     )
-    connection.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
+    connection.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB if read_only else WRITER_CACHE_KIB}")
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA busy_timeout = 5000")
     return connection
