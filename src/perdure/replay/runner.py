@@ -95,6 +95,11 @@ class Runner:
         """What left a handler."""
         self._cancel_reason = ""
 
+    @property
+    def awaits_answers(self) -> bool:
+        """A command of it is open: an activity, a timer, a child."""
+        return bool(self.matcher.waiters)
+
     def advance(self, events: Sequence[Any], covered: int) -> None:
         """Take over what follows `length`: first all commands recorded, so that looking ahead is possible, then the inputs in order."""
         context = self.context

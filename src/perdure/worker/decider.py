@@ -196,7 +196,7 @@ class Decider:
         if request.run_id in self._cut:
             self._cut.discard(request.run_id)
             session.unfused_next = True
-        self._sessions.add(session)
+        self._sessions.add(session, self._frontend.now())
         return session
 
     def _release_unknown(self, request: ClaimWorkflow, reply: WorkflowClaimed, why: str) -> None:
@@ -266,7 +266,9 @@ class Decider:
         session = self._sessions.get(claim.run_id)
         if session is None:
             self._report_alone(claim, fact)
-        elif session.waiting:
+            return
+        self._sessions.used(session)
+        if session.waiting:
             session.facts.append(fact)
         else:
             self._report(session, "", [fact])

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from perdure.core.events import UpdateBody
 from perdure.core.requests import RefusedUpdate
@@ -13,11 +13,19 @@ if TYPE_CHECKING:
     from perdure.worker.attempts import Fact
 
 
+KEPT: Final = 1_000
+"""So many are held however long they have been idle."""
+IDLE_US: Final = 2_000_000
+REPLAYED_MAX: Final = 200
+"""Runs with a longer history stay warm while there is room."""
+
+
 class Session:
     """One run, warm. `waiting`: a report is unanswered, so nothing may be fed; facts queue up meanwhile."""
 
     __slots__ = (
         "again",
+        "era",
         "facts",
         "namespace",
         "queries",
@@ -34,6 +42,8 @@ class Session:
         self.workflow_id = workflow_id
         self.run_id = run_id
         self.runner = runner
+        self.era = 0
+        """Counts spans of `IDLE_US`: the one it was last used in."""
         self.waiting = False
         self.again = False
         """A workflow task came while a report was unanswered."""
@@ -56,11 +66,17 @@ class Session:
 
 
 class Sessions:
-    """Warm runs by run id, at most `limit`. `evicted` counts those dropped for room."""
+    """Warm runs by run id, at most `limit`. `evicted` counts those dropped for room.
+
+    Past `KEPT` of them those that have been idle for a while, wait for no answer to a command and are quickly replayed make room too, a
+    few with each that comes: runs that wait for a signal for days need not be warm.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.evicted = 0
+        self._era = 0
+        self._era_began = 0
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     def __len__(self) -> int:
@@ -69,12 +85,18 @@ class Sessions:
     def get(self, run_id: str) -> Session | None:
         return self._sessions.get(run_id)
 
-    def add(self, session: Session) -> None:
+    def add(self, session: Session, now: int = 0) -> None:
+        """A run that was opened at `now` (microseconds)."""
+        session.era = self._era
         self._sessions[session.run_id] = session
         if len(self._sessions) > self.limit:
             self._evict(session)
+        if len(self._sessions) > KEPT:
+            self._cool(now)
 
     def used(self, session: Session) -> None:
+        """Something has come for the run."""
+        session.era = self._era
         self._sessions.move_to_end(session.run_id)
 
     def drop(self, session: Session) -> None:
@@ -85,6 +107,18 @@ class Sessions:
 
     def clear(self) -> None:
         for session in list(self._sessions.values()):
+            self.drop(session)
+
+    def _cool(self, now: int) -> None:
+        """Drop what was not used for `IDLE_US` at least, oldest first, two at a time."""
+        if now - self._era_began >= IDLE_US:
+            self._era, self._era_began = self._era + 1, now
+        oldest = [session for session, _ in zip(self._sessions.values(), range(2), strict=False)]
+        for session in oldest:
+            runner = session.runner
+            if session.era >= self._era - 1 or session.waiting or runner.awaits_answers or runner.length > REPLAYED_MAX:
+                return
+            self.evicted += 1
             self.drop(session)
 
     def _evict(self, newest: Session) -> None:
