@@ -90,7 +90,7 @@ class _Line:
 
     def offer_first(self) -> bool:
         """Hand over the task that is first in line; false when there is none, or nobody has room."""
-        if not self.waiting:
+        if not self.waiting.count:
             return False
         task = self.waiting.take()  # first: whoever is handed it may grant, and come back here
         if self.offer(task):

@@ -62,7 +62,7 @@ def _check_start(request: StartWorkflow) -> None:
     _check("origin", request.origin)
     _check_whole("seed", request.seed)
     _check_whole("priority", request.priority)
-    if abs(request.priority) > PRIORITY_MAX:
+    if not -PRIORITY_MAX <= request.priority <= PRIORITY_MAX:
         raise InvalidArgument(f"priority must lie between -{PRIORITY_MAX:,} and {PRIORITY_MAX:,}, not {request.priority:,}")
     _check_whole("timeout", request.timeout)
     _check_whole("start_delay", request.start_delay)

@@ -48,7 +48,10 @@ def is_encoded(payload: Payload) -> bool:
 
 def any_encoded(payloads: tuple[Payload, ...], keywords: dict[str, Payload]) -> bool:
     """True when one of a call's payloads is encoded."""
-    return any(map(is_encoded, payloads)) or any(map(is_encoded, keywords.values()))
+    for payload in payloads:
+        if bytes(payload).startswith(MARK):
+            return True
+    return any(map(is_encoded, keywords.values())) if keywords else False
 
 
 def decoded(value: _T, codec: object) -> _T:

@@ -276,8 +276,9 @@ class Attempts:
         scheduled, signature = attempt.claim.scheduled, definition.signature
         args, kwargs = signature.unbind(scheduled.input, scheduled.keywords)
         attempt.called = True
+        fn: Any = definition.fn
         if self._around is None:
-            result = await self._called(definition, attempt, args, kwargs)
+            result = await fn(*args, **kwargs) if definition.is_async else await self._on_thread(attempt, fn, args, kwargs)
         else:
             call = ActivityCall(name=definition.name, args=tuple(args), kwargs=kwargs)
             result = await self._around(call, lambda call: self._called(definition, attempt, call.args, call.kwargs))

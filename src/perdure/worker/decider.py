@@ -18,6 +18,7 @@ from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
 from perdure.core.events import Started, UpdateBody
 from perdure.core.limits import LIMITS
 from perdure.core.parts import split
+from perdure.core.payload import ABSENT
 from perdure.core.replies import ActivityClaim, NotWanted, Reported, WorkflowClaimed
 from perdure.core.requests import ActivitySucceeded, ClaimWorkflow, Commands, CompleteLater, Report, ReportPart
 from perdure.core.tasks import Task
@@ -451,7 +452,10 @@ class Decider:
 
 
 def _is_encoded(started: Started) -> bool:
-    return is_encoded(started.encoded) or any_encoded(started.input, started.keywords)
+    """True when a codec made its payloads, or some of them: a run may have been started in clear, and gone on encoded."""
+    if started.encoded is not ABSENT and is_encoded(started.encoded):
+        return True
+    return bool(started.input or started.keywords) and any_encoded(started.input, started.keywords)
 
 
 def _log_refusal(_reply: Any, error: BaseException | None) -> None:

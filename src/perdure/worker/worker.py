@@ -12,7 +12,7 @@ from perdure.core.tasks import CancelNotice, Task
 from perdure.ports import Chance, Frontend, Subscription
 from perdure.replay.watchdog import BlockedLoop, Watchdog
 from perdure.sdk.coded import has_codec
-from perdure.sdk.encoding import any_encoded
+from perdure.sdk.encoding import MARK, any_encoded
 from perdure.sdk.registry import Registry
 from perdure.worker.answering import Answering
 from perdure.worker.attempts import Attempt, Attempts, Fact
@@ -206,15 +206,21 @@ class TaskWorker:
         if definition is None or self._stopped:
             self._release(claim, known=definition is not None)
             return
-        if not self._decodes and (scheduled.input or scheduled.keywords) and any_encoded(scheduled.input, scheduled.keywords):
-            self._release(claim, known=True)
-            if scheduled.name not in self._unread:
-                self._unread.add(scheduled.name)
-                log.warning(
-                    "arguments of activity %r are encoded; it waits for a worker that was given the codec", scheduled.name
-                )
+        first = scheduled.input[0] if scheduled.input else None
+        if not self._decodes and (
+            (first is not None and bytes(first).startswith(MARK))
+            or (scheduled.keywords and any_encoded((), scheduled.keywords))
+        ):
+            self._release_unread(claim)
             return
         self._attempts.start(definition, claim)
+
+    def _release_unread(self, claim: ActivityClaim) -> None:
+        name = claim.scheduled.name
+        self._release(claim, known=True)
+        if name not in self._unread:
+            self._unread.add(name)
+            log.warning("arguments of activity %r are encoded; it waits for a worker that was given the codec", name)
 
     def _release(self, claim: ActivityClaim, *, known: bool) -> None:
         name = claim.scheduled.name
