@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+import perdure
 from perdure import Limits, Worker, activity, workflow
 from perdure.core import events as ev
+from perdure.core.tasks import Task
 from perdure.errors import (
     ApplicationError,
     InvalidArgument,
@@ -22,7 +24,7 @@ from perdure.errors import (
 )
 
 GATES: dict[str, asyncio.Event] = {}
-BUILD: dict[str, Any] = {"extra": False}
+BUILD: dict[str, Any] = {"extra": False, "change": False}
 
 
 class Odd(Exception):
@@ -180,6 +182,8 @@ class Changes:
     async def run(self) -> str:
         if BUILD["extra"]:
             await asyncio.sleep(7)
+        if BUILD["change"]:
+            workflow.patched("better")
         await step(1)
         await workflow.receive("end")
         return "x"
@@ -489,6 +493,55 @@ async def test_a_query_waits_in_vain_when_the_run_is_quarantined_meanwhile(house
                 await handle.query(Changes.hello())
     finally:
         BUILD["extra"] = False
+
+
+async def test_a_lost_pointer_costs_time_only() -> None:
+    """The first offers are lost, and one is taken by a worker that never answers: the query is offered again until it is answered."""
+    async with perdure.testing.environment() as env:
+        env.register(Cart, step)
+        handle = await env.client.start(Cart.run())
+        assert await handle.query("stage") == "running"
+        node: Any = env._node
+        lost = 2
+        publish, answer = node.broker.publish, node.frontend.queries.answer
+
+        def lose(task: Task) -> bool:
+            nonlocal lost
+            if task.query and lost > 1:
+                lost -= 1
+                return False
+            return bool(publish(task))
+
+        def mute(given: Any) -> None:
+            nonlocal lost
+            if lost:
+                lost -= 1
+            else:
+                answer(given)
+
+        node.broker.publish, node.frontend.queries.answer = lose, mute
+        before = env.now()
+        assert await handle.query("stage") == "running"
+        assert 1 < (env.now() - before).total_seconds() < 10
+        assert lost == 0
+
+
+async def test_a_build_older_than_the_run(house, t) -> None:
+    """It passes: the run has taken a change it does not know, and the asker hears which."""
+    BUILD["change"] = True
+    try:
+        async with house(Changes, step, build_id="new", replays=False) as app:
+            handle = await app.client.start(Changes.run(), id="changes")
+            await t.recorded(app, handle, "activity_completed")
+            await t.decided(app, handle)
+            BUILD["change"] = False
+            app.worker.let_go()
+            with pytest.raises(Unavailable, match="does not know the change 'better'"):
+                await handle.query(Changes.hello(), timeout=0.05)
+            BUILD["change"] = True
+            assert await handle.query(Changes.hello()) == "hello"
+    finally:
+        BUILD["change"] = False
 
 
 async def test_too_many_queries_wait(house) -> None:

@@ -42,7 +42,14 @@ async def record(directory: str) -> list[bytes]:
         await cart.update(code.GoldenCart.close(fails=False))
         ended = await client.start(code.golden_waits(), id="terminated")
         await ended.terminate("by hand")
+        listener = await client.signal_with_start(
+            code.GoldenListener.run([]), code.GoldenListener.add("a"), id="listener", signal_id="l1"
+        )
+        await listener.signal("add", {"no": "item"}, signal_id="l2")
+        await listener.signal(code.GoldenListener.add_labelled("b"), signal_id="l3")
+        await listener.signal(code.GoldenListener.add("c", count=2), signal_id="l4")
         for handle in (
+            listener,
             order,
             cart,
             chain,

@@ -125,6 +125,7 @@ class EngineFrontend:
             self._find,
             self.record,
             self._limits.queries_waiting_max,
+            self.incarnation,
         )
         around = Surroundings(
             self._store,

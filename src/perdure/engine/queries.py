@@ -54,7 +54,9 @@ class Queries:
         find: Callable[[Key], LiveWorkflow | None],
         record: Callable[[str, str, str], Awaitable[Record]],
         waiting_max: int,
+        incarnation: str,
     ) -> None:
+        self._incarnation = incarnation
         self._waiting_max = waiting_max
         self._clock = clock
         self._exits = exits
@@ -74,7 +76,8 @@ class Queries:
         if len(self._asked) >= self._waiting_max:
             raise ResourceExhausted(f"{self._waiting_max:,} queries are waiting already (queries_waiting_max)")
         self._serial += 1
-        asked = _Asked(f"q{self._serial}", query, self._clock.now() + query.timeout)
+        # Worded for this life of the process: an answer to a query of another one must not be taken for one of this.
+        asked = _Asked(f"{self._incarnation}.{self._serial}", query, self._clock.now() + query.timeout)
         key = (query.namespace, query.workflow_id)
         self._asked[asked.id] = asked
         self.waiting.setdefault(key, []).append(asked)

@@ -56,6 +56,12 @@ class Tray:
         await workflow.wait_until(lambda: len(self.things) == 2)
         return self.things
 
+    @workflow.query
+    def holds(self, first: int = 0) -> list[str]:
+        if first > len(self.things):
+            raise IndexError(first)
+        return self.things[first:]
+
     @workflow.update
     async def put(self, thing: str) -> int:
         await double(1)
@@ -118,6 +124,28 @@ def test_a_client_does_over_the_socket_what_it_does_inside(tmp_path: Path) -> No
         assert [row.workflow_id async for row in client.list(limit=1)] == ["p", "d"]
         assert await client.count() == await node.client.count() == 2
         assert abs(client.frontend.now() - node.frontend.now()) < 60_000_000
+
+    with_client(tmp_path / "data", test)
+
+
+def test_a_query_goes_over_the_socket(tmp_path: Path) -> None:
+    """The answer by its hint, what the handler raised as its own class, refusals as themselves; giving up leaves nothing behind."""
+
+    async def test(node: Node, server: LocalServer, client: Client) -> None:
+        handle = await client.start(Tray.run(), id="t")
+        await handle.update(Tray.put("cup"))
+        assert await handle.query(Tray.holds()) == ["cup"]
+        assert await handle.query("holds", 1) == []
+        with pytest.raises(IndexError):
+            await handle.query(Tray.holds(7))
+        with pytest.raises(NotFound, match="it has: holds"):
+            await handle.query("hold")
+        elsewhere = await client.start(Tray.run(), id="e", queue="nobody")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(elsewhere.query(Tray.holds()), 0.05)
+        with pytest.raises(Unavailable, match="queue 'nobody'"):
+            await elsewhere.query(Tray.holds(), timeout=0.01)
+        assert not node.frontend.queries.waiting
 
     with_client(tmp_path / "data", test)
 
