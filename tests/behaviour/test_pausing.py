@@ -152,3 +152,14 @@ async def test_a_paused_run_can_be_cancelled_and_terminated(house, t) -> None:
             await other.pause()
         with pytest.raises(NotFound):
             await app.client.handle("nobody").pause()
+
+
+async def test_an_older_run_is_shown_as_it_ended(house) -> None:
+    """Also when it was paused and resumed before: notes count where they fell."""
+    async with house(collects) as app:
+        first = await app.client.start(collects(1), id="o")
+        await first.pause()
+        await first.resume()
+        await first.terminate()
+        await app.client.start(collects(1), id="o")
+        assert (await app.client.handle("o", first.run_id).describe()).status == "terminated"

@@ -436,6 +436,25 @@ def test_a_taken_id_and_a_closed_run_are_exit_code_4(node: Node) -> None:
     assert json.loads(one_line(late.stderr))["error"]["code"] == "WORKFLOW_CLOSED"
 
 
+def test_pausing_and_resetting_a_run(node: Node) -> None:
+    """`pause` shows in `describe` and in a wait that ends, `resume` ends it; `reset` prints the new run, and refuses what is no event."""
+    first = node.run("workflow", "start", "waits", "--id", "steered", "--input", '"x"', "-o", "json")
+    run_id = json.loads(first.stdout)["run_id"]
+    assert node.run("workflow", "pause", "steered", "--reason", "look").returncode == 0
+    assert json.loads(node.run("workflow", "describe", "steered", "-o", "json").stdout)["status"] == "paused"
+    waited = node.run("workflow", "result", "steered", "--timeout", "0.2")
+    assert waited.returncode == 124
+    assert "is paused" in waited.stderr
+    assert node.run("workflow", "resume", "steered").returncode == 0
+    again = json.loads(node.run("workflow", "reset", "steered", "--event", "1", "--reason", "anew", "-o", "json").stdout)
+    assert again["run_id"] != run_id
+    old = json.loads(node.run("workflow", "describe", "steered", "--run", run_id, "-o", "json").stdout)
+    assert (old["status"], old["reason"]) == ("terminated", f"reset to event 1 in run {again['run_id']}: anew")
+    assert node.run("workflow", "reset", "steered", "--event", "99").returncode == 2
+    assert node.run("workflow", "reset", "nobody", "--event", "1").returncode == 3
+    node.run("workflow", "terminate", "steered")
+
+
 def test_waiting_too_long_is_exit_code_124(node: Node) -> None:
     """Both ways of waiting give up and leave the run alone."""
     assert node.run("workflow", "result", "open", "--timeout", "0.05").returncode == 124

@@ -249,6 +249,17 @@ class Till(Cart):
         self.items += [item.upper()] * count
 
 
+async def steering(client: Client) -> None:
+    handle = await client.start(fulfil, Order("1"), id="o", start_delay=timedelta(hours=1), priority=3, attributes={"a": 1})
+    assert_type(handle, Handle[int])
+    assert_type(await handle.reset(3, "why"), Handle[int])
+    await handle.reset("3")  # error
+    await handle.pause("why")
+    await handle.resume()
+    await client.start(fulfil(Order("1")), start_delay="soon")  # error
+    await client.start(fulfil(Order("1")), attributes={"a": b"x"})  # error
+
+
 async def handlers(client: Client) -> None:
     handle = await client.start(Cart.run("ann", limit=4), id="cart", queue="x")
     assert_type(handle, Handle[list[str]])

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from perdure.core.description import Description, describe, result_of
 from perdure.core.errors import HistoryDamaged, NotFound, Unavailable
-from perdure.core.machine import apply, apply_transition
+from perdure.core.machine import apply_transition
+from perdure.core.machine.apply import apply, in_order
 from perdure.core.machine.targets import not_found
 from perdure.core.machine.updates import standing
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
@@ -205,6 +206,6 @@ def _state_of(namespace: str, record: Record) -> WorkflowState:
     if record.damage is not None:
         return state_of(namespace, record)
     state = WorkflowState(namespace=namespace, workflow_id=record.workflow_id)
-    for entry in (*record.events, *record.notes):
+    for entry in in_order(record.events, record.notes):
         apply(state, entry)
     return state

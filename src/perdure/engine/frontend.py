@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from perdure.core.description import Description, describe, result_of
 from perdure.core.errors import NotFound, PerdureError, Unavailable
 from perdure.core.limits import LIMITS, Limits
-from perdure.core.machine import apply
+from perdure.core.machine.apply import apply, in_order
 from perdure.core.machine.targets import not_found
 from perdure.core.machine.updates import standing
 from perdure.core.machine.wakes import matters
@@ -543,6 +543,6 @@ def _state_of(namespace: str, record: Record) -> WorkflowState:
     if record.damage is not None:
         return damaged.state_of(namespace, record)
     state = WorkflowState(namespace=namespace, workflow_id=record.workflow_id)
-    for entry in (*record.events, *record.notes):
+    for entry in in_order(record.events, record.notes):
         apply(state, entry)
     return state

@@ -3,7 +3,7 @@
 Applying all events and notes of a workflow id in order gives its state (law `fold`); volatile entries touch volatile fields only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from perdure.core import events as ev
@@ -43,6 +43,13 @@ def apply_transition(state: WorkflowState, transition: Transition) -> None:
             state.outgoing = {}
         for message in transition.outbox:
             state.outgoing[message.request_id] = message
+
+
+def in_order(events: Iterable[ev.AnyEvent], notes: Iterable[nt.AnyNote]) -> list[ev.AnyEvent | nt.AnyNote]:
+    """Everything of one run in the order it was written: each note behind the event after which it was."""
+    entries: list[tuple[int, int, ev.AnyEvent | nt.AnyNote]] = [(event.id, 0, event) for event in events]
+    entries += [(note.after, note.id, note) for note in notes]
+    return [entry for _, _, entry in sorted(entries, key=lambda item: item[:2])]
 
 
 def _run(state: WorkflowState) -> RunState:

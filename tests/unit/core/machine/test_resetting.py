@@ -277,3 +277,20 @@ def test_decisions_of_the_old_run_come_too_late() -> None:
     before = story.run.length
     assert story.report(claimed, Commands(commands=(CHARGE,)), run_id="r1").closed
     assert story.run.length == before
+
+
+def test_a_long_history_is_reset_in_one_transition() -> None:
+    """Nearly 50,000 events, copied to the last; a crash on either side of the commit leaves one run or the other."""
+    story = Story(checked=False)
+    story.start()
+    for _ in range(5):
+        story.signal("go")
+        story.decide(*(cm.SetDetails(at=story.run.length, details="x") for _ in range(9_900)))
+    point = story.run.length
+    assert point > 49_000
+    before = len(story.transitions)
+    story.reset(point, new_run_id="new")
+    assert len(story.transitions) == before + 1
+    story.crash()
+    assert (story.run.run_id, story.run.length, story.run.details) == ("new", point + 1, "x")
+    assert story.decide(cm.SetDetails(at=point + 1, details="y")).accepted
