@@ -1,6 +1,7 @@
 """Activities that are completed from outside: by any process that has the token, whatever became of the worker."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import perdure
 from perdure import Retry, activity, workflow
 from perdure.errors import ActivityError, InvalidArgument, NotFound, WorkflowCancelled
+from perdure.testing import environment
 
 TOKENS: dict[str, list[str]] = {}
 
@@ -184,3 +186,35 @@ def test_outside_a_worker_it_is_refused() -> None:
 
 async def _await(call: Any) -> Any:
     return await call
+
+
+@activity(heartbeat=60, retry=Retry(max_attempts=1))
+async def ask_for_a_minute(key: str) -> str:
+    TOKENS.setdefault(key, []).append(activity.info().task_token)
+    activity.complete_later()
+
+
+@workflow
+async def asks_for_a_minute(key: str) -> str:
+    try:
+        return await ask_for_a_minute(key)
+    except ActivityError as error:
+        return error.kind
+
+
+async def test_a_heartbeat_bound_begins_anew_with_the_process(tmp_path) -> None:
+    """While there was no engine nobody could be heard: silence counts from its return, however long it was away."""
+    async with environment(data=tmp_path, start=datetime(2026, 1, 1, tzinfo=UTC)) as env:
+        env.register(asks_for_a_minute, ask_for_a_minute)
+        handle = await env.client.start(asks_for_a_minute("away"), id="away")
+        await env.advance(50)
+        await env.client.heartbeat_activity(TOKENS["away"][0])
+        await env.advance(50)
+        assert (await handle.describe()).pending[0].state == "to be completed from outside"
+    async with environment(data=tmp_path, start=datetime(2026, 1, 1, 1, tzinfo=UTC)) as env:
+        env.register(asks_for_a_minute, ask_for_a_minute)
+        handle = env.client.handle("away", workflow=asks_for_a_minute)
+        await env.advance(59)
+        assert (await handle.describe()).status == "running"
+        await env.advance(2)
+        assert await handle.result() == "heartbeat"
