@@ -17,7 +17,7 @@ from perdure.testing.machine import sole_owner
 from perdure.testing.machine.family import FamilyError, raise_family
 
 BLOCK = 200
-BULK = int(os.environ.get("PERDURE_FAMILIES", "10000"))
+BULK = int(os.environ.get("PERDURE_FAMILIES", "5000"))
 
 
 @pytest.mark.scenario(9)

@@ -231,6 +231,7 @@ class Family:
             del source.deliveries[key]
         if not is_wanted(source.state, delivery):
             source.deliveries.pop(key, None)
+            source.answered.discard(key)
             return
         request = delivery.request
         if isinstance(request, StartWorkflow):
@@ -245,6 +246,8 @@ class Family:
         told = heard(delivery, None if refused else reply, Failure(type=reply.code) if refused else None)
         if told is not None and not again:
             self.answers.append(told)
+        else:
+            source.answered.discard(key)
         self.counts["refused" if refused else "delivered"] += 1
 
     def look_up(self, workflow_id: str, run_id: str) -> Any:

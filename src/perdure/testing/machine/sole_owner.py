@@ -118,7 +118,9 @@ class SoleOwner:
             heapq.heappush(self._wakes, (waker[0], next(self._serial), waker))
         self.cancels += outcome.cancels
         for delivery in outcome.deliveries or ():
-            self.deliveries["delivery", delivery.key] = delivery
+            key = ("delivery", delivery.key)
+            if key not in self.answered:  # what is under way is not sent again
+                self.deliveries[key] = delivery
         if isinstance(outcome.reply, ActivityClaimed):
             claim = outcome.reply.claim
             self.published.pop(("task", claim.run_id, claim.scheduled.id, claim.attempt), None)
