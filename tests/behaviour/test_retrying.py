@@ -127,3 +127,19 @@ async def test_delays_are_checked(house) -> None:
             with pytest.raises(InvalidArgument):
                 await app.client.start(says_when(), start_delay=wrong)  # type: ignore[arg-type]
         assert await app.client.execute(says_when(), start_delay=0) > 0
+
+
+async def test_a_remembered_signal_starts_no_run(house) -> None:
+    """Sent again after the run it started has ended, a signal with start gives that run; a new one starts another."""
+    async with house(takes_signals_then_fails) as app:
+        send = app.client.signal_with_start
+        first = await send(takes_signals_then_fails(), "second", 2, id="r", signal_id="once", start_delay=0.05)
+        await first.signal("first", 1)
+        assert await first.result() == [2, 2]
+        runs = await app.client.count()
+        again = await send(takes_signals_then_fails(), "second", 2, id="r", signal_id="once")
+        assert await again.result() == [2, 2]
+        assert await app.client.count() == runs
+        other = await send(takes_signals_then_fails(), "second", 3, id="r", signal_id="twice")
+        assert await app.client.count() == runs + 1
+        await other.terminate()

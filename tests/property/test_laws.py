@@ -274,6 +274,13 @@ class Laws(RuleBasedStateMachine):
     def resume(self) -> None:
         self.bring(rq.ResumeWorkflow(workflow_id="w"))
 
+    @precondition(lambda self: len(self.sent) % 6 == 5)
+    @rule(data=st.data())
+    def reset(self, data: Any) -> None:
+        point = data.draw(st.integers(1, self.owner.run.length))
+        new = {"new_run_id": self.fresh("run"), "request_id": self.fresh("z")}
+        self.bring(rq.ResetWorkflow(workflow_id="w", event_id=point, seed=1, **new))
+
     @precondition(lambda self: len(self.sent) % 4 == 3)
     @rule()
     def pause(self) -> None:
