@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -19,6 +20,7 @@ from perdure.sdk.client import Client
 from perdure.sdk.codecs import PayloadCodec
 from perdure.sdk.coded import coded
 from perdure.sdk.context import refuse_in_workflow
+from perdure.sdk.duration import Duration, bound
 from perdure.sdk.intercepted import intercepted
 from perdure.sdk.interceptors import Interceptor, interceptors_of
 from perdure.sdk.options import identifier
@@ -30,6 +32,8 @@ from perdure.worker.worker import TaskWorker
 
 Codec: TypeAlias = PayloadCodec | Sequence[PayloadCodec] | None
 
+RETENTION: Final = timedelta(days=30)
+"""So long are closed runs kept."""
 GRACE_S: Final = 30.0
 """So long may running activities take to end when a worker is asked to stop."""
 
@@ -177,6 +181,7 @@ def embedded(
     max_cached_runs: int = 10_000,
     grace: float = GRACE_S,
     limits: Limits = LIMITS,
+    retention: Duration | None = RETENTION,
 ) -> Node:
     """An engine and a worker in this process, its journal in the directory `data`.
 
@@ -185,10 +190,11 @@ def embedded(
     there are processors), `max_cached_runs` the runs held warm. `codec` encodes and decodes every payload of its client and its worker
     (several: in that order), `interceptors` stand around the client's calls and what the worker runs (the first outermost). `grace`
     (seconds) is how long activities may go on when it stops, `limits` the bounds on what one workflow id, run or message may hold.
-    Entering raises `Unavailable` when another process holds the directory, and typed errors for a damaged journal.
+    `retention` (seconds or timedelta; None: for ever) is how long closed runs are kept. Entering raises `Unavailable` when another process holds the directory, and typed errors for a damaged journal.
     """
     clock, chance = RealClock(), RealChance()
-    store = JournalStore(LocalFiles(Path(data)), clock, chance, index=Index(Path(data) / INDEX_FILE))
+    keep = bound(retention, "retention")
+    store = JournalStore(LocalFiles(Path(data)), clock, chance, index=Index(Path(data) / INDEX_FILE), retention=keep)
     return Node(
         store,
         InProcessBroker(),

@@ -86,3 +86,33 @@ def test_where_there_is_no_journal_there_is_nothing_to_verify(tmp_path: Path) ->
     assert cli("verify", str(tmp_path / "none")).returncode == 3
     assert cli("repair", str(tmp_path / "none")).returncode == 3
     assert not (tmp_path / "none").exists()
+
+
+def test_compact_drops_what_is_past_its_keep_time(tmp_path: Path) -> None:
+    """Closed runs older than asked for are gone from the journal and from listings; the others stay. Refused while a node runs."""
+
+    async def run() -> None:
+        async with perdure.embedded(tmp_path) as app:
+            app.register(listens)
+            for number in range(3):
+                handle = await app.client.start(listens(str(number)), id=f"w{number}")
+                if number:
+                    await handle.signal("go", "!")
+                    await handle.result(timeout=20)
+            assert cli("compact", str(tmp_path)).returncode == 6
+
+    async def left() -> set[str]:
+        async with perdure.embedded(tmp_path) as app:
+            app.register(listens)
+            return {row.workflow_id async for row in app.client.list()}
+
+    asyncio.run(run())
+    kept = cli("compact", str(tmp_path))
+    assert kept.returncode == 0, kept.stderr
+    assert kept.stdout.startswith("0 runs dropped")
+    assert asyncio.run(left()) == {"w0", "w1", "w2"}
+    done = cli("compact", str(tmp_path), "--retention", "0s", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["runs"] == 2
+    assert asyncio.run(left()) == {"w0"}
+    assert cli("verify", str(tmp_path)).returncode == 0

@@ -45,6 +45,9 @@ class Bench:
             asyncio.run(files.open_append(name).append(data))
         return files
 
+    def clock(self) -> StillClock:
+        return StillClock()
+
     def store(self, files: SimulatedFiles, **options: Any) -> JournalStore:
         return JournalStore(files, StillClock(), SeededChance(1), **{"room_bytes": 0} | options)
 

@@ -13,6 +13,7 @@ import sys
 import traceback
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
@@ -38,6 +39,7 @@ def dev(
     data: Data = Path("perdure-data"),
     queue: Annotated[list[str] | None, Parameter(name="--queue")] = None,
     grace: float = 30.0,
+    retention: timedelta = timedelta(days=30),
     reload: bool = False,
     output: Output = TEXT,
 ) -> int:
@@ -48,6 +50,7 @@ def dev(
         data: The data directory: journal, lock and the socket through which other commands reach this node.
         queue: A task queue to serve, beside "default" and those the code names. Repeat it for more.
         grace: Seconds running activities may take to end when the node stops.
+        retention: How long closed runs are kept: 30d, 12h.
         reload: Start again whenever a source file changes.
     """
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
@@ -62,7 +65,7 @@ def dev(
             if not reload:
                 raise
             return _wait_for_better(error, modules, output)
-        end = asyncio.run(_serve(_Plan(loaded, data, tuple(queue or ()), grace, reload, output, own)))
+        end = asyncio.run(_serve(_Plan(loaded, data, tuple(queue or ()), grace, retention, reload, output, own)))
     if end is not None:
         return end
     _start_again()
@@ -75,6 +78,7 @@ class _Plan:
     data: Path
     queues: tuple[str, ...]
     grace: float
+    retention: timedelta
     reload: bool
     output: Output
     own: TextIO
@@ -101,7 +105,7 @@ async def _serve(plan: _Plan) -> int | None:
 
     stop = asyncio.Event()
     _heed_signals(stop, plan.grace)
-    node = embedded(plan.data, queues=_queues(plan), grace=plan.grace)
+    node = embedded(plan.data, queues=_queues(plan), grace=plan.grace, retention=plan.retention)
     node.register(*plan.modules)
     await node.start()
     try:

@@ -1,6 +1,7 @@
 """`perdure journal …`: what a data directory holds. Works through the node that runs there, or on its files when none does."""
 
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,6 +108,44 @@ async def repair(data: Path, /, *, output: Output = TEXT) -> int:
         for kept in findings.kept:
             say(f"what was in {kept.partition('.damaged')[0]} is kept in {kept}")
         say("the journal is whole" if findings.kept or findings.torn_bytes else "there was nothing to repair")
+    return OK
+
+
+@app.command
+async def compact(data: Path, /, *, retention: timedelta = timedelta(days=30), output: Output = TEXT) -> int:
+    """Drop closed runs past their keep time from the journal of a stopped node, and the bytes they take up.
+
+    A running node does this by itself, every now and then.
+
+    Args:
+        data: The data directory.
+        retention: How long closed runs are kept: 30d, 12h.
+    """
+    from perdure.cli.progress import Bar
+    from perdure.cli.show import emit, text
+    from perdure.runtime.chance import RealChance
+    from perdure.runtime.clock import RealClock
+    from perdure.runtime.files import LocalFiles
+    from perdure.sdk.duration import length
+    from perdure.store.index.index import Index
+    from perdure.store.index.schema import INDEX_FILE
+    from perdure.store.journal.store import JournalStore
+
+    _check(data)
+    files = LocalFiles(data)
+    store = JournalStore(files, RealClock(), RealChance(), index=Index(data / INDEX_FILE))
+    await store.open()
+    try:
+        with Bar("compacting", sum(files.size(name) for name in files.names("journal") if name.endswith(".jsonl"))) as bar:
+            done = await store.compact(length(retention, "retention"), share=0.0, progress=bar.advance)
+    finally:
+        await store.close()
+    if output.output == "text":
+        text(
+            f"{done.runs} runs dropped, {done.segments} segments written anew: {done.bytes_before} bytes became {done.bytes_after}"
+        )
+    else:
+        emit(done, output.output)
     return OK
 
 

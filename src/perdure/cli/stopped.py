@@ -82,7 +82,7 @@ class _Reading:
         raise AssertionError(f"{name} is only read here")
 
     def remove(self, name: str) -> None:
-        raise AssertionError(f"{name} is only read here")
+        """What is superseded stays where it is; nobody reads it."""
 
     def lock(self) -> Wake:
         return _NoLock()

@@ -106,7 +106,7 @@ def journal(data: Path) -> Check:
     from perdure.store.journal.format import FOLDER, segment_number
 
     names = sorted(path.name for path in (data / FOLDER).glob("*.jsonl")) if (data / FOLDER).is_dir() else []
-    numbers = [number for name in names if (number := segment_number(f"{FOLDER}/{name}")) is not None]
+    numbers = sorted({number for name in names if (number := segment_number(f"{FOLDER}/{name}")) is not None})
     if not numbers:
         return ok("journal", "there is none yet")
     mend = f"look closer: perdure journal verify {data}"

@@ -10,15 +10,16 @@ An index that cannot be written or read any more stops nothing: it goes on in me
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 from perdure.core.transition import Transition
 from perdure.ports import RunFilter, RunPage
-from perdure.store.index import file, reading
+from perdure.store.index import file, reading, upkeep
 from perdure.store.index.item import Damaged, Item, Key, Parked, Place, Written
 from perdure.store.index.known import Known, known
 from perdure.store.index.position import Position, decode_position, encode_position
@@ -38,6 +39,8 @@ BATCH: Final = 5_000
 """Items after which the tables are written at once."""
 TAIL_MAX: Final = 50_000
 """Items in memory after which commits wait for the tables."""
+MOVED_AT_ONCE: Final = 2_000
+"""Lines whose new place is written in one transaction: batches wait for it."""
 CHUNK: Final = 500
 """Transitions read again before others get a turn."""
 
@@ -270,6 +273,57 @@ class Index:
         if hasattr(self, "_tables"):
             for connection in (self._points, self._scans, self._tables.connection):
                 connection.close()
+
+    # ------------------------------------------------------------------------------------------------------- keeping house
+
+    def expire_again(self, before: int, spared: Collection[upkeep.RunKey]) -> None:
+        """While it is opened: drop what was past its keep time when segments were last written anew. Raises `sqlite3.Error`."""
+        self._put()
+        connection = self._tables.connection
+        _, after = upkeep.expire(connection, before, spared, 0, CHUNK, again=True)
+        while after:
+            _, after = upkeep.expire(connection, before, spared, after, CHUNK, again=True)
+
+    async def forebears(self, before: int) -> list[upkeep.RunKey]:
+        """Runs that closed at `before` or earlier and whose workflow id has an open run."""
+        return await self._scan(lambda connection: upkeep.forebears(connection, before))
+
+    async def expire(self, before: int, spared: Collection[upkeep.RunKey]) -> int:
+        """Drop runs that closed at `before` or earlier, except `spared`; says how many."""
+        count = after = 0
+        while True:
+            gone, after = await self._keep_house(partial(upkeep.expire, before=before, spared=spared, after=after, limit=CHUNK))
+            count += gone
+            if not after:
+                return count
+
+    async def wanted(self) -> dict[int, int]:
+        """Bytes of lines that are still wanted, by segment."""
+        return await self._scan(upkeep.wanted)
+
+    async def lines(self, segment: int) -> list[upkeep.Line]:
+        """Every line of a segment that is still wanted, in order."""
+        return await self._scan(lambda connection: upkeep.lines(connection, segment))
+
+    async def move(self, copied: Sequence[upkeep.Copied]) -> None:
+        """Lines lie elsewhere now; durable when this returns: what they were copied from may go."""
+        for first in range(0, len(copied), MOVED_AT_ONCE):
+            part = copied[first : first + MOVED_AT_ONCE]
+            await self._keep_house(partial(upkeep.move, copied=part))
+        await self._keep_house(upkeep.nothing, durably=True)
+
+    async def _keep_house(self, work: Callable[[sqlite3.Connection], T], *, durably: bool = False) -> T:
+        """One piece of work on the tables, in one transaction, between two batches. Raises `sqlite3.Error`."""
+        await self.reached()
+        while self._task is not None:
+            await asyncio.wait([self._task])
+        if self._path is None:
+            return self._tables.change(work)
+        if self._writer is None:
+            self._writer = ThreadPoolExecutor(1, thread_name_prefix="perdure-index")
+        return await asyncio.get_running_loop().run_in_executor(
+            self._writer, lambda: self._tables.change(work, durably=durably)
+        )
 
     # ------------------------------------------------------------------------------------------------------------ mending
 

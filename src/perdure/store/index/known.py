@@ -113,7 +113,10 @@ class Known(Struct, kw_only=True):
         for change in transition.runs:
             run = self.last
             if run is None or run.row.run_id != change.run_id:
-                run = self.find(change.run_id, connection) or self._begin(change)
+                run = self.find(change.run_id, connection)
+                if run is None and change.notes and not change.events:
+                    continue  # of a run that was dropped
+                run = run or self._begin(change)
             elif not run.id or change.run_id not in self.runs:
                 self.runs[change.run_id] = run
             run.row.fold(change)

@@ -1,14 +1,16 @@
 """Writing the index: a batch of what came, by workflow id, as one SQLite transaction together with the position it makes the index complete to."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from perdure.core.listing.columns import cells_of
 from perdure.core.transition import Transition
 from perdure.store.index.item import Item, Key, Written
 from perdure.store.index.known import INSERT, UPDATE, Known, Run, changing_of, fixed_of, known, owed_text
 from perdure.store.index.presence import Presence
+
+T = TypeVar("T")
 
 Batch = Mapping[Key, Sequence[Item]]
 
@@ -48,6 +50,26 @@ class Tables:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             raise
+
+    def change(self, work: Callable[[sqlite3.Connection], T], *, durably: bool = False) -> T:
+        """Do a piece of work in one transaction; `durably`: with everything before it, it survives a loss of power."""
+        connection = self.connection
+        if durably:
+            connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            found = work(connection)
+            if durably:
+                connection.execute("UPDATE state SET batch = batch")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        finally:
+            if durably:
+                connection.execute("PRAGMA synchronous = NORMAL")
+        return found
 
     def reached(self, position: bytes, number: int) -> None:
         """Note what the index is complete to and the batch that made it so, within a transaction of the caller's."""

@@ -1,6 +1,6 @@
 """Runs part of whose history is lost: which they are, why, and what may still be told of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -78,3 +78,14 @@ def without(transition: Transition, damaged: Mapping[str, str]) -> Transition | 
     if len(runs) == len(transition.runs):
         return transition
     return replace(transition, runs=runs) if runs else None
+
+
+def only_begun(transitions: Iterable[Transition]) -> Iterator[Transition]:
+    """Transitions without what is left of runs whose beginning was dropped after their keep time."""
+    begun: set[str] = set()
+    for transition in transitions:
+        begun.update(change.run_id for change in transition.runs if change.events and change.events[0].id == 1)
+        remnants = {change.run_id: "" for change in transition.runs if change.run_id not in begun}
+        rest = without(transition, remnants) if remnants else transition
+        if rest is not None:
+            yield rest

@@ -27,7 +27,8 @@ KIND_HEAD: Final = b"head"
 KIND_FOOT: Final = b"foot"
 KIND_TRANSITION: Final = b"t"
 
-_NAME: Final = re.compile(rf"{FOLDER}/(\d{{8,}})\.jsonl")
+_NAME: Final = re.compile(rf"{FOLDER}/(\d{{8,}})(?:\.([1-9]\d*))?\.jsonl")
+_NUMBER_BITS: Final = 32
 _FRONT: Final = b'{"crc":"'
 _CHECKED: Final = len(_FRONT) + 8 + 1
 """From this byte on, up to the newline, a line is under its CRC."""
@@ -54,6 +55,8 @@ class Head(Struct, frozen=True, kw_only=True, omit_defaults=True):
     first: int
     lost: tuple[Fault, ...] = ()
     next: Following | None = None
+    expired: int = 0
+    """Runs that had closed by this instant may be missing, in whole or in their first lines: they were past their keep time."""
 
 
 class Foot(Struct, frozen=True, kw_only=True, gc=False):
@@ -102,14 +105,35 @@ _decode: Final = msgspec.json.Decoder(Line).decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def segment_name(number: int) -> str:
-    return f"{FOLDER}/{number:08}.jsonl"
+def segment_name(key: int) -> str:
+    """The file of a segment, from its key: its number, and how often it was written anew without what is past its keep time."""
+    number, version = number_of(key), key >> _NUMBER_BITS
+    return f"{FOLDER}/{number:08}.{version}.jsonl" if version else f"{FOLDER}/{number:08}.jsonl"
+
+
+def segment_key(name: str) -> int | None:
+    """The key of a segment, or None for a file that is none."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    key = int(match[1]) | int(match[2] or 0) << _NUMBER_BITS
+    return key if segment_name(key) == name else None
 
 
 def segment_number(name: str) -> int | None:
     """The number of a segment, or None for a file that is none."""
-    match = _NAME.fullmatch(name)
-    return int(match[1]) if match and segment_name(int(match[1])) == name else None
+    key = segment_key(name)
+    return None if key is None else number_of(key)
+
+
+def number_of(key: int) -> int:
+    """The number of a segment from its key."""
+    return key & (1 << _NUMBER_BITS) - 1
+
+
+def following_key(key: int) -> int:
+    """The key of a segment that is written anew once more."""
+    return key + (1 << _NUMBER_BITS)
 
 
 def run_of(transition: Transition) -> str:

@@ -45,7 +45,8 @@ class _Tail(Struct, kw_only=True, gc=False):
     event: int = 0
     note: int = 0
     seq: int = 0
-    closed: bool = False
+    closed: int = 0
+    """When it closed."""
 
 
 class _Jump(Struct, frozen=True, kw_only=True):
@@ -74,13 +75,17 @@ class Continuity:
                 self._jumps.append(_Jump(key=key, before=tail.seq, behind=seq))
             if change.events:
                 tail.event = change.events[-1].id
-                tail.closed = tail.closed or is_closing(change.events[-1])
+                tail.closed = tail.closed or (change.events[-1].time if is_closing(change.events[-1]) else 0)
             if change.notes:
                 tail.note = change.notes[-1].id
             tail.seq = seq
 
-    def resolve(self, gaps: Sequence[Gap], known: Collection[RunName] = ()) -> list[Fault]:
-        """The fault of each gap with the runs it concerns, and one for each run that jumps where no gap is and that is not `known`."""
+    def resolve(self, gaps: Sequence[Gap], known: Collection[RunName] = (), expired: int = 0) -> list[Fault]:
+        """The fault of each gap with the runs it concerns, and one for each run that jumps where no gap is and that is not `known`.
+
+        What is left of runs that had closed by `expired` is no fault.
+        """
+        self._jumps = [jump for jump in self._jumps if not self._is_remnant(jump, expired)]
         by_run_id: dict[str, list[RunKey]] = {}
         for key in self._tails:
             by_run_id.setdefault(key[2], []).append(key)
@@ -98,6 +103,11 @@ class Continuity:
             if _name(jump.key) not in known and not any(_covers(jump, gap) for gap in gaps)
         ]
         return faults
+
+    def _is_remnant(self, jump: _Jump, expired: int) -> bool:
+        """True for a run whose first lines are gone because it was past its keep time; of some only later notes are left."""
+        tail = self._tails[jump.key]
+        return not jump.before and (0 < tail.closed <= expired or (not tail.event and expired > 0))
 
     def _named(self, gap: Gap, by_run_id: dict[str, list[RunKey]]) -> Fault:
         chain = {name for run_id in gap.run_ids if run_id for name in _known(run_id, by_run_id, gap)}

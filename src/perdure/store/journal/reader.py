@@ -29,6 +29,7 @@ from perdure.store.journal.format import (
     fault_of_chain,
     frame,
     link_of,
+    number_of,
     parse,
     segment_name,
 )
@@ -105,6 +106,10 @@ class JournalReader:
         self.head: Head | None = None
         self.link = Link()
         self.number = 1
+        self.keys: dict[int, int] = {}
+        """The key of each segment's file."""
+        self.expired = 0
+        """The latest `expired` of all headers."""
         self.lines = 0
         self.footed = ""
         self.ends_in_footer = True
@@ -131,7 +136,7 @@ class JournalReader:
         """Read every segment. An empty one at the end counts only when the one before says that it follows."""
         since = self._since.segment if self._since is not None else 0
         for number in numbers:
-            if number < since:
+            if number_of(number) < since:
                 continue
             is_last = number == numbers[-1]
             if is_last and number != numbers[0] and self.footed != "roll" and not self._lacks_footer and self._is_empty(number):
@@ -144,7 +149,7 @@ class JournalReader:
         """Everything that was found wrong, each with the runs it concerns."""
         gaps = [*self._gaps, *([self.tail] if self.tail is not None else [])]
         named = {run for fault in self.known for run in fault.runs}
-        found = self._continuity.resolve(gaps, named) if self._continuity is not None else []
+        found = self._continuity.resolve(gaps, named, self.expired) if self._continuity is not None else []
         known = {(fault.segment, fault.offset): fault for fault in sorted(self.known, key=lambda fault: fault.kept)}
         return [*known.values(), *found]
 
@@ -158,8 +163,9 @@ class JournalReader:
         """True for a segment that was made and never written to."""
         return next(lines_of(self._files, segment_name(number)), None) is None
 
-    def _read(self, number: int, *, is_newest: bool) -> None:
-        name = segment_name(number)
+    def _read(self, key: int, *, is_newest: bool) -> None:
+        name, number = segment_name(key), number_of(key)
+        self.keys[number] = key
         # Segments before the first one here may have been dropped on purpose; then there is no line to compare its first one with.
         self._adopt = self.head is None and number != 1 and not self._stretches
         self._lacks_footer = False
@@ -175,7 +181,7 @@ class JournalReader:
             try:
                 line = self._check(text, is_ended=is_ended)
             except BadLine:
-                offset = self._read_carefully(number, offset, is_newest=is_newest)
+                offset = self._read_carefully(key, offset, is_newest=is_newest)
                 break
             self._take(line, offset, len(text) + 1)
             begin, offset = offset, offset + len(text) + 1
@@ -259,7 +265,7 @@ class JournalReader:
                 self._continuity.take(line.t, line.seq)
             if self._spliced is not None:  # nothing says that what follows belongs to this journal
                 self._spliced.run_ids += tuple(change.run_id for change in line.t.runs)
-            self._found(line.t, self.number, offset, length)
+            self._found(line.t, self.keys[self.number], offset, length)
         elif line.foot is not None:
             self.footed = line.foot.reason
             self.lines = line.foot.lines
@@ -269,12 +275,13 @@ class JournalReader:
         elif line.head is not None:
             self.head = line.head
             self.known += line.head.lost
+            self.expired = max(self.expired, line.head.expired)
 
     # ------------------------------------------------------------------------------------------------------- the careful way
 
-    def _read_carefully(self, number: int, offset: int, *, is_newest: bool) -> int:
+    def _read_carefully(self, key: int, offset: int, *, is_newest: bool) -> int:
         """The rest of a segment in which a line is bad; says where its lines end."""
-        name = segment_name(number)
+        name, number = segment_name(key), number_of(key)
         data = self._files.read(name, offset, self._files.size(name) - offset)
         end = offset
         for piece in scan(data):
@@ -364,7 +371,7 @@ class JournalReader:
 
     def _mend(self, line: Line, segment: int, offset: int) -> None:
         if line.t is not None:
-            self.mended[segment, offset] = line.t
+            self.mended[self.keys[segment], offset] = line.t
 
     def _fault(self, offset: int, length: int, why: str) -> Fault:
         return Fault(segment=self.number, offset=offset, length=length, seq=self.link.seq + 1, why=why)
@@ -429,7 +436,7 @@ class JournalReader:
         for stretch in self._stretches:
             start = 0
             while 0 <= start < len(stretch.data):
-                name = self._who_wrote(stretch.segment, stretch.offset + start)
+                name = self._who_wrote(self.keys[stretch.segment], stretch.offset + start)
                 if name is not None:
                     yield name
                 start = stretch.data.find(b"\n", start) + 1 or -1

@@ -17,7 +17,7 @@ from perdure.ports import Clock, Files
 from perdure.store.errors import JournalCorrupt
 from perdure.store.index.position import Position
 from perdure.store.journal.fault import Fault
-from perdure.store.journal.format import FOLDER, BadLine, Link, link_of, parse, segment_name, segment_number
+from perdure.store.journal.format import FOLDER, BadLine, Link, link_of, number_of, parse, segment_key, segment_name
 from perdure.store.journal.naming import WhoWrote
 from perdure.store.journal.reader import Cut, Found, JournalReader, Untracked, lines_of
 
@@ -69,6 +69,8 @@ class Opened(Struct, kw_only=True):
     end: JournalEnd
     report: Recovery
     mended: dict[tuple[int, int], Transition]
+    expired: int = 0
+    """Runs that had closed by this instant may be there in part: they are past their keep time."""
 
 
 def recover(
@@ -98,16 +100,37 @@ def recover(
         files.truncate(name, reader.unended)
     elif cut is not None:
         _cut(files, name, cut)
-    return Opened(end=_end(reader), report=_report(reader, (clock.now() - began) / 1_000_000), mended=reader.mended)
+    return Opened(
+        end=_end(reader),
+        report=_report(reader, (clock.now() - began) / 1_000_000),
+        mended=reader.mended,
+        expired=reader.expired,
+    )
 
 
 def segments_of(files: Files) -> list[int]:
-    """The numbers of the segments that are there. Raises `JournalCorrupt` when one between them is missing."""
-    numbers = sorted(number for name in files.names(FOLDER) if (number := segment_number(name)) is not None)
-    for before, after in pairwise(numbers):
+    """The keys of the segments that are there, by number. Raises `JournalCorrupt` when one between them is missing."""
+    newest = {number_of(key): key for key in _keys(files)}
+    for before, after in pairwise(sorted(newest)):
         if after != before + 1:
             raise _missing(before + 1, "the segments before and behind it are there")
-    return numbers
+    return [newest[number] for number in sorted(newest)]
+
+
+def _keys(files: Files) -> list[int]:
+    return sorted(key for name in files.names(FOLDER) if (key := segment_key(name)) is not None)
+
+
+def superseded(files: Files) -> list[str]:
+    """Files of segments that were written anew since: a crash, or an index that failed, came before they could go."""
+    keys = _keys(files)
+    newest = {number_of(key): key for key in keys}
+    return [segment_name(key) for key in keys if newest[number_of(key)] != key]
+
+
+def unfinished(files: Files) -> list[str]:
+    """What a crash left of writing segments anew."""
+    return [name for name in files.names(FOLDER) if name.endswith(".new")]
 
 
 def read(
@@ -123,9 +146,10 @@ def read(
     reader = JournalReader(files, found, follow=follow, who_wrote=who_wrote, since=since)
     reader.read_all(numbers)
     head = reader.head
-    if numbers and head is not None and head.first > numbers[0]:
+    first = number_of(numbers[0]) if numbers else 1
+    if numbers and head is not None and head.first > first:
         raise JournalCorrupt(f"{segment_name(numbers[0])} was dropped once and is here again", segment=segment_name(numbers[0]))
-    if numbers and head is not None and head.first < numbers[0]:
+    if numbers and head is not None and head.first < first:
         raise _missing(head.first, f"the journal begins with it, and not with {segment_name(numbers[0])}")
     if reader.footed == "roll":
         raise _missing(reader.number + 1, f"{segment_name(reader.number)} says that another follows")

@@ -14,10 +14,10 @@ from perdure.core.codec import encode_transitions
 from perdure.core.transition import Transition
 from perdure.ports import Chance, Files
 from perdure.store.journal.fault import Fault
-from perdure.store.journal.format import FOLDER, BadLine, Body, Following, body_of, parse, run_of, segment_name
+from perdure.store.journal.format import FOLDER, BadLine, Body, Following, body_of, number_of, run_of, segment_name
 from perdure.store.journal.reader import JournalReader
 from perdure.store.journal.recovery import read, segments_of
-from perdure.store.journal.rewriting import Rewriting, write_anew
+from perdure.store.journal.rewriting import Rewriting, first_line, once_for_all, write_anew
 
 
 class Findings(Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ async def repair(files: Files, chance: Chance, before: Callable[[], None]) -> Fi
         before()
         kept = await _mend(files, reader, chance)
         if reader.cut is not None and reader.spans[reader.number].is_whole:
-            files.truncate(segment_name(reader.number), reader.cut.offset)
+            files.truncate(segment_name(reader.keys[reader.number]), reader.cut.offset)
         found = _findings(reader)
         faults = tuple(replace(fault, kept=fault.kept or kept.get(fault.segment, "")) for fault in found.faults)
         return replace(found, faults=faults, kept=tuple(kept.values()))
@@ -85,28 +85,30 @@ async def _mend(files: Files, reader: JournalReader, chance: Chance) -> dict[int
     faults = [fault for fault in reader.faults() if not fault.kept]
     kept: dict[int, str] = {}
     for number in numbers:
-        name = kept[number] = await _keep(files, number)
+        key = reader.keys[number]
+        name = kept[number] = await _keep(files, key)
         plan = Rewriting(
-            number=number,
+            key=key,
             before=reader.spans[number].before,
             store=store,
             first=first,
-            lost=_lost_in(files, number, name, faults, is_first=number == numbers[0]),
+            lost=_lost_in(files, key, name, faults, is_first=number == numbers[0]),
+            expired=reader.expired,
             next=_following(reader, number, numbers),
         )
-        await write_anew(files, plan, _bodies(files, number))
+        await write_anew(files, plan, once_for_all(_bodies(files, key)))
     return kept
 
 
-async def _keep(files: Files, number: int) -> str:
+async def _keep(files: Files, key: int) -> str:
     """Copy a segment to a file that no journal reads, durably; an earlier copy stays."""
     taken = set(files.names(FOLDER))
-    name = next(name for suffix in count(1) if (name := f"{segment_name(number)}.damaged-{suffix}") not in taken)
+    name = next(name for suffix in count(1) if (name := f"{segment_name(key)}.damaged-{suffix}") not in taken)
     copy = files.open_append(name)
     try:
-        size, position = files.size(segment_name(number)), 0
+        size, position = files.size(segment_name(key)), 0
         while position < size:
-            data = files.read(segment_name(number), position, 1 << 20)
+            data = files.read(segment_name(key), position, 1 << 20)
             await copy.append(data)
             position += len(data)
     finally:
@@ -114,23 +116,19 @@ async def _keep(files: Files, number: int) -> str:
     return name
 
 
-def _lost_in(files: Files, number: int, kept: str, faults: Sequence[Fault], *, is_first: bool) -> tuple[Fault, ...]:
+def _lost_in(files: Files, key: int, kept: str, faults: Sequence[Fault], *, is_first: bool) -> tuple[Fault, ...]:
     """What the new header must say: faults of this segment, those its old header told of, and those of no segment."""
     own = [
         replace(fault, kept=kept)
         for fault in faults
-        if (fault.segment == number or (not fault.segment and is_first)) and (fault.runs or fault.lines)
+        if (fault.segment == number_of(key) or (not fault.segment and is_first)) and (fault.runs or fault.lines)
     ]
-    return (*_told_by(files, number), *own)
+    return (*_told_by(files, key), *own)
 
 
-def _told_by(files: Files, number: int) -> tuple[Fault, ...]:
-    text, newline, _ = files.read(segment_name(number), 0, 1 << 20).partition(b"\n")
-    try:
-        head = parse(text).head if newline else None
-    except BadLine:
-        return ()
-    return head.lost if head is not None else ()
+def _told_by(files: Files, key: int) -> tuple[Fault, ...]:
+    first = first_line(files, key)
+    return first.head.lost if first is not None and first.head is not None else ()
 
 
 def _following(reader: JournalReader, number: int, rewritten: Sequence[int]) -> Following | None:
@@ -144,17 +142,17 @@ def _following(reader: JournalReader, number: int, rewritten: Sequence[int]) -> 
     return Following(seq=after.first.seq - 1, run=after.first.prev[0], crc=after.first.prev[1])
 
 
-def _bodies(files: Files, number: int) -> Iterator[Body]:
+def _bodies(files: Files, key: int) -> Iterator[Body]:
     """The good lines of a segment."""
     found: list[tuple[Transition, int, int]] = []
 
     def take(transition: Transition, segment: int, offset: int, length: int) -> None:
-        if segment == number:
+        if segment == key:
             found.append((transition, offset, length))
 
     read(files, segments_of(files), take, follow=True)
     for transition, offset, length in found:
-        yield run_of(transition), _text(files.read(segment_name(number), offset, length), transition)
+        yield run_of(transition), _text(files.read(segment_name(key), offset, length), transition)
 
 
 def _text(line: bytes, transition: Transition) -> bytes:

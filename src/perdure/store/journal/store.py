@@ -7,12 +7,13 @@ are on disk is then unknown, and only opening anew can tell.
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
-from perdure.core.errors import HistoryDamaged, Unavailable
+from perdure.core.errors import HistoryDamaged, PerdureError, Unavailable
+from perdure.core.events import ChildRequested
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.transition import RunChange, Transition
 from perdure.ports import Chance, Clock, CommitResult, DamagedRun, DiskFull, Files, Lease, Record, RunFilter, RunPage, Wake
@@ -20,11 +21,13 @@ from perdure.store.errors import StoreFailed
 from perdure.store.index.index import Index
 from perdure.store.index.item import Place
 from perdure.store.index.position import Position
-from perdure.store.journal.damaged import DamagedRuns, as_far_as_whole, reason_of, without, words_of
+from perdure.store.index.upkeep import RunKey
+from perdure.store.journal.compaction import DEAD_SHARE, Compacted, Compaction
+from perdure.store.journal.damaged import DamagedRuns, as_far_as_whole, only_begun, reason_of, without, words_of
 from perdure.store.journal.fault import Fault, RunName
-from perdure.store.journal.format import BadLine, parse, run_of, segment_name
+from perdure.store.journal.format import BadLine, number_of, parse, run_of, segment_name
 from perdure.store.journal.reader import lines_of
-from perdure.store.journal.recovery import Recovery, is_of, recover, segments_of
+from perdure.store.journal.recovery import Recovery, is_of, recover, segments_of, superseded, unfinished
 from perdure.store.journal.segments import SegmentWriter
 from perdure.store.leases import Leases
 from perdure.store.records import COMMITTED, draft, record_of
@@ -33,6 +36,10 @@ SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
 ROOM_BYTES: Final = 4 * 1024 * 1024
 """So much is set aside behind the last line at a time, and given back at a clean stop and when a segment is full."""
 
+FIRST_COMPACTION_US: Final = 60 * 1_000_000
+COMPACTION_US: Final = 600 * 1_000_000
+"""How long after opening, and how often from then on, it is looked whether there is anything to compact."""
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -40,7 +47,8 @@ class JournalStore:
     """`ports.Store` on the files of one directory.
 
     A segment that has reached `segment_bytes_max` is followed by a new one before the next group; a group is never divided. Without an
-    `index` on a file one in memory is made, for which every opening reads the whole journal.
+    `index` on a file one in memory is made, for which every opening reads the whole journal. `retention`: so many microseconds after
+    they closed runs are dropped, while it is open (0: they are kept).
     """
 
     def __init__(
@@ -52,13 +60,20 @@ class JournalStore:
         segment_bytes_max: int = SEGMENT_BYTES_MAX,
         room_bytes: int = ROOM_BYTES,
         index: Index | None = None,
+        retention: int = 0,
     ) -> None:
         self._files = files
         self._clock = clock
         self._chance = chance
         self._segment_bytes_max = segment_bytes_max
         self._room_bytes = room_bytes
+        self._retention = retention
         self._turn = asyncio.Lock()
+        self._house = asyncio.Lock()
+        """One compaction at a time."""
+        self._keeper: asyncio.Task[None] | None = None
+        self._childless: set[RunKey] = set()
+        """Runs past their keep time that were looked through for children just now."""
         self._lock: Wake | None = None
         self._writer: SegmentWriter | None = None
         self._failure: BaseException | None = None
@@ -95,6 +110,9 @@ class JournalStore:
             raise
         self._clock.not_before(self._recovery.newest)
         self._lock = lock
+        if self._retention:
+            keeping = self._keep_house(self._retention)
+            self._keeper = asyncio.get_running_loop().create_task(keeping, name="perdure compaction")
 
     def _opened(self) -> SegmentWriter:
         """Read what the index does not know yet, or everything when it is of no use."""
@@ -108,7 +126,14 @@ class JournalStore:
         if since is not None and not is_of(self._files, since):
             self._index.clear()
             since = None
+        old = superseded(self._files)
+        if since is not None and old:  # a crash came between writing a segment anew and noting where its lines lie
+            self._index.clear()
+            since = None
         opened = recover(self._files, self._clock, self._keep, again=self._index.clear, who_wrote=self._who_wrote, since=since)
+        if opened.expired:
+            damaged = {(run.namespace, run.workflow_id, run.run_id) for fault in opened.report.faults for run in fault.runs}
+            self._index.expire_again(opened.expired, damaged)
         self._leases = Leases(floor=opened.end.link.seq)  # a lease of an earlier process is below it, whatever it wrote
         self._mended = opened.mended
         self._damaged = DamagedRuns()
@@ -117,6 +142,8 @@ class JournalStore:
             self._files, opened.end, store=self._chance.token(), bytes_max=self._segment_bytes_max, room=self._room_bytes
         )
         self._index.settle(writer.position, self._whole_lines)
+        for name in (*old, *unfinished(self._files)):
+            self._files.remove(name)
         self._recovery = replace(opened.report, newest=max(opened.report.newest, self._index.newest))
         return writer
 
@@ -128,12 +155,12 @@ class JournalStore:
 
     def _whole_lines(self, until: Position) -> Iterator[tuple[Transition, Place]]:
         """Every transition of the journal up to a position, for an index that has to be made anew while it is used."""
-        for number in segments_of(self._files):
+        for key in segments_of(self._files):
             offset = 0
-            for text, _ in lines_of(self._files, segment_name(number)):
-                if (number, offset) >= (until.segment, until.end):
+            for text, _ in lines_of(self._files, segment_name(key)):
+                if (number_of(key), offset) >= (until.segment, until.end):
                     return
-                place = Place(number, offset, len(text) + 1)
+                place = Place(key, offset, len(text) + 1)
                 transition = self._transition_at(place, text)
                 if transition is not None:
                     yield transition, place
@@ -169,9 +196,66 @@ class JournalStore:
             nothing = Transition(workflow_id=run.workflow_id, namespace=run.namespace, runs=(RunChange(run_id=run.run_id),))
             self._keep(nothing, fault.segment, fault.offset, fault.length)
 
+    # ------------------------------------------------------------------------------------------------------- keeping house
+
+    async def compact(
+        self, retention: int, *, share: float = DEAD_SHARE, progress: Callable[[int], None] = lambda _: None
+    ) -> Compacted:
+        """Drop runs that closed more than `retention` microseconds ago, and write old segments anew without their lines.
+
+        That is done when unwanted lines are `share` of all old segments' bytes or more; reads and commits go on meanwhile. `progress`
+        is told the bytes of each segment that is done. Raises `DiskFull` with everything as it was.
+        """
+        async with self._house:
+            self._usable()
+            before = self._clock.now() - retention
+            spared = {(run.namespace, run.workflow_id, run.run_id) for run in self._damaged.all()}
+            spared |= await self._parents(before)
+            done = Compacted(runs=await self._index.expire(before, spared))
+            self._childless.clear()
+            if any(not fault.kept for fault in self._recovery.faults):
+                return done  # until it is repaired no damaged byte is dropped
+            await Compaction(self._files, self._index, before, done).run(share, progress)
+            return done
+
+    async def _parents(self, before: int) -> set[RunKey]:
+        """Earlier runs of open chains that asked for children: whoever closes the chain must know of them."""
+        for key in await self._index.forebears(before):
+            if key not in self._childless:
+                record = await self.record(*key)
+                await asyncio.sleep(0)
+                if record is None or not any(isinstance(event, ChildRequested) for event in record.events):
+                    self._childless.add(key)
+        return {key for key in await self._index.forebears(before) if key not in self._childless}
+
+    async def _keep_house(self, retention: int) -> None:
+        wait = FIRST_COMPACTION_US
+        while True:
+            await self._clock.sleep(wait)
+            wait = COMPACTION_US
+            try:
+                done = await self.compact(retention)
+            except (PerdureError, OSError, sqlite3.Error) as error:
+                _log.warning("journal: dropping what is past its keep time was put off: %s", error)
+                continue
+            if done.segments:
+                _log.info(
+                    "journal: %d segments written anew without what is past its keep time: %d bytes became %d",
+                    done.segments,
+                    done.bytes_before,
+                    done.bytes_after,
+                )
+
+    async def _stop_keeping_house(self) -> None:
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.wait([keeper])
+
     async def close(self) -> None:
         """Write the footer (unless a write failed before), let go of files and lock. Idempotent."""
-        async with self._turn:
+        await self._stop_keeping_house()
+        async with self._house, self._turn:
             writer, lock, self._lock = self._writer, self._lock, None
             if writer is None or lock is None:
                 return
@@ -242,13 +326,13 @@ class JournalStore:
         whole = [found for found in self._read(namespace, workflow_id) if found is not None]
         damaged = self._damaged.of(namespace, workflow_id)
         if not damaged:
-            return tuple(whole)
+            return tuple(only_begun(whole))
         last = self._index.row((namespace, workflow_id))
         if last is not None and last.run_id in damaged:
             raise HistoryDamaged(
                 f"run {last.run_id} of workflow {workflow_id!r} is quarantined: {damaged[last.run_id]}", run_id=last.run_id
             )
-        return tuple(rest for found in whole if (rest := without(found, damaged)) is not None)
+        return tuple(only_begun(rest for found in whole if (rest := without(found, damaged)) is not None))
 
     def _read(self, namespace: str, workflow_id: str, first: int = 0, last: int | None = None) -> Iterator[Transition | None]:
         """Transitions number `first` to `last` of a workflow id; None in the place of one that is damaged."""
