@@ -86,7 +86,7 @@ async def parked(app: Node, *ids: str, parking: Parking | None = None) -> None:
     looks = parking or app.frontend.parking
     for _ in range(50):
         await looks.look()
-        await app.frontend._settled()
+        await app.frontend.settled()
         if not any(app.frontend.find("default", id) for id in ids):
             return
         await asyncio.sleep(0)
@@ -180,7 +180,7 @@ async def test_a_run_that_wakes_soon_or_has_something_under_way_stays(tmp_path: 
         await parked(app, "idle")
         for _ in range(5):
             await app.frontend.parking.look()
-            await app.frontend._settled()
+            await app.frontend.settled()
         held = {live.state.workflow_id for live in app.frontend.live_workflows()}
         assert held == {"soon", "works", "parent", "child", "watched"}
         await watched.signal("go", "x")
@@ -222,5 +222,5 @@ async def test_a_few_idle_runs_are_kept(tmp_path: Path) -> None:
             await app.client.start(waits(), id=f"w-{n}")
         for _ in range(10):
             await app.frontend.parking.look()
-            await app.frontend._settled()
+            await app.frontend.settled()
         assert len(list(app.frontend.live_workflows())) == 3

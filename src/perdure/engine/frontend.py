@@ -9,36 +9,33 @@ from collections.abc import Coroutine, Iterator
 from functools import lru_cache
 from typing import Any, Final, get_args
 
-from msgspec.structs import replace
-
-from perdure.core.description import Description, describe, result_of
+from perdure.core.description import Description
 from perdure.core.errors import NotFound, PerdureError, Unavailable
 from perdure.core.limits import LIMITS, Limits
-from perdure.core.machine.apply import apply, in_order
 from perdure.core.machine.targets import not_found
-from perdure.core.machine.updates import standing
 from perdure.core.machine.wakes import matters
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
 from perdure.core.requests import AnyRequest, ClientRequest, Report, ReportPart, ResetWorkflow
 from perdure.core.shards import SHARDS, shard_of
-from perdure.core.state import WorkflowState, is_closing
+from perdure.core.state import WorkflowState
 from perdure.core.tasks import Task
-from perdure.engine import damaged, door, resetting
+from perdure.engine import door, resetting
 from perdure.engine.aside import set_aside
 from perdure.engine.committer import Committer
+from perdure.engine.describing import describe_run
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
-from perdure.engine.owner import Key, ShardOwner, Surroundings, error_of
+from perdure.engine.owner import Key, ShardOwner, Surroundings
 from perdure.engine.parking import Parking
 from perdure.engine.parts import ReportParts
-from perdure.engine.pending import Passage, PendingWrite, Unwritable, WriteLost
+from perdure.engine.pending import Passage, PendingWrite, Unwritable
 from perdure.engine.queries import Queries
 from perdure.engine.relay import Relay, outcome_of_chain
 from perdure.engine.sweeper import Sweeper
 from perdure.engine.timers import TimerQueue
-from perdure.engine.updates import Updates, cut_off
+from perdure.engine.waiting import Ends
 from perdure.ports import (
     Answer,
     Broker,
@@ -52,7 +49,6 @@ from perdure.ports import (
     Subscription,
     TaskKind,
     WorkerIdentity,
-    closing_of,
 )
 
 log = logging.getLogger(__name__)
@@ -78,12 +74,13 @@ class EngineFrontend:
         incarnation: str,
         limits: Limits = LIMITS,
     ) -> None:
-        self._store = store
+        self.store = store
         self._broker = broker
         self._clock = clock
         self._node = node
         self._limits = limits
         self._parts = ReportParts(limits)
+        self._ends = Ends(self)
         self.incarnation = incarnation
         self.exits = Exits(broker)
         self._owners: list[ShardOwner] = []
@@ -100,7 +97,7 @@ class EngineFrontend:
             clock,
             limits.idle_runs_kept,
             self.live_workflows,
-            self._owner,
+            self.owner,
             self._load_and_recover,
             lambda key: key in self.queries.waiting,
         )
@@ -113,22 +110,22 @@ class EngineFrontend:
 
     async def start(self) -> None:
         """Acquire every shard and take up what was open."""
-        lease = await self._store.acquire(self._node, range(SHARDS))
-        self.committer = Committer(self._store, lease, self._fence)
+        lease = await self.store.acquire(self._node, range(SHARDS))
+        self.committer = Committer(self.store, lease, self._fence)
         self.timers = TimerQueue(self._clock, self._bring, self._matters)
         held = HeldStarts(self._clock)
         self.queries = Queries(
             self._clock,
             self.exits,
             self.committer,
-            lambda key: self._owner(key).load(key),
+            lambda key: self.owner(key).load(key),
             self._find,
             self.record,
             self._limits.queries_waiting_max,
             self.incarnation,
         )
         around = Surroundings(
-            self._store,
+            self.store,
             self._clock,
             self.committer,
             self.timers,
@@ -143,8 +140,8 @@ class EngineFrontend:
         )
         self._owners = [ShardOwner(shard, around) for shard in range(SHARDS)]
         await self.committer.start()
-        for key in await self._store.open_workflows(range(SHARDS)):
-            await self._owner(key).take_up(key)
+        for key in await self.store.open_workflows(range(SHARDS)):
+            await self.owner(key).take_up(key)
         await self.parking.start()
         self.relay.begin()
         await self.sweeper.start()
@@ -161,7 +158,7 @@ class EngineFrontend:
         while self._loading:
             await asyncio.wait(self._loading)
         for live in self.live_workflows():
-            self._owner((live.state.namespace, live.state.workflow_id)).write_down(live)
+            self.owner((live.state.namespace, live.state.workflow_id)).write_down(live)
         await self.committer.stop()
         self._fail_waiters()
         if self.fault is None:
@@ -191,7 +188,7 @@ class EngineFrontend:
         self._clock.call_at(self._clock.now() + RELOAD_US, lambda: self._recover_again(key))
 
     def _recover_again(self, key: Key) -> None:
-        if self._stopped or self.fault is not None:
+        if self.is_over:
             return
         task = asyncio.get_running_loop().create_task(self._load_and_recover(key))
         self._loading.add(task)
@@ -199,7 +196,7 @@ class EngineFrontend:
 
     async def _load_and_recover(self, key: Key) -> None:
         try:
-            await self._owner(key).take_up(key)
+            await self.owner(key).take_up(key)
         except Exception:
             log.exception("loading workflow %r failed", key[1])
 
@@ -211,15 +208,20 @@ class EngineFrontend:
                     answer(None, why)
             return
         self._aside.add(key)
-        task = asyncio.get_running_loop().create_task(set_aside(self._owner(key), pending, why), name="perdure set aside")
+        task = asyncio.get_running_loop().create_task(set_aside(self.owner(key), pending, why), name="perdure set aside")
         self._loading.add(task)
         task.add_done_callback(self._loading.discard)
         task.add_done_callback(lambda _: self._aside.discard(key))
 
     def _matters(self, target: AnyRequest | Task) -> bool:
         key = (target.namespace, target.workflow_id)
-        live = self._owner(key).open.get(key)
+        live = self.owner(key).open.get(key)
         return live is not None and matters(live.state, target)
+
+    @property
+    def is_over(self) -> bool:
+        """True when nothing more is going to be written here."""
+        return self._stopped or self.fault is not None
 
     @property
     def busy(self) -> bool:
@@ -231,36 +233,36 @@ class EngineFrontend:
         return self._find((namespace, workflow_id))
 
     def _find(self, key: Key) -> LiveWorkflow | None:
-        return self._owner(key).find(key)
+        return self.owner(key).find(key)
 
     def state_of(self, key: Key) -> WorkflowState | None:
         """See `relay.Ways`."""
-        live = self._owner(key).find(key)
+        live = self.owner(key).find(key)
         return live.state if live is not None else None
 
     def is_at_hand(self, key: Key) -> bool:
         """See `relay.Ways`."""
-        return self._owner(key).find(key) is not None or not self._store.may_hold(*key)
+        return self.owner(key).find(key) is not None or not self.store.may_hold(*key)
 
     def goes_on(self, key: Key) -> bool:
         """See `relay.Ways`."""
-        live = self._owner(key).find(key)
+        live = self.owner(key).find(key)
         return live is not None and (bool(live.uncommitted) or (live.state.run is not None and live.state.run.is_open))
 
     async def load(self, key: Key) -> object:
         """See `relay.Ways`."""
-        return await self._owner(key).load(key)
+        return await self.owner(key).load(key)
 
     def bring(self, request: AnyRequest, answer: Answer) -> None:
         """See `relay.Ways`."""
-        if self._stopped or self.fault is not None:
+        if self.is_over:
             answer(None, Unavailable("the engine has stopped"))
         else:
             self._route(request, answer)
 
     async def outcome(self, key: Key, run_id: str) -> RunResult:
         """See `relay.Ways`."""
-        return await outcome_of_chain(self._store, key, run_id)
+        return await outcome_of_chain(self.store, key, run_id)
 
     def live_workflows(self) -> Iterator[LiveWorkflow]:
         for owner in self._owners:
@@ -268,9 +270,9 @@ class EngineFrontend:
 
     # ------------------------------------------------------------------------------------------------------------ requests
 
-    def _owner(self, key: Key) -> ShardOwner:
+    def owner(self, key: Key) -> ShardOwner:
         if not self._owners:
-            self._check_running()
+            self.check_running()
         return self._owners[_shard_of(*key)]
 
     def call(self, request: AnyRequest) -> "asyncio.Future[Any]":
@@ -292,8 +294,8 @@ class EngineFrontend:
         """Bring a request to its owner; see `ports.Frontend.send`."""
         kind = type(request)
         try:
-            if self._stopped or self.fault is not None or not self._owners:
-                self._check_running()
+            if self.is_over or not self._owners:
+                self.check_running()
             if kind in _CLIENT:
                 door.check(request)
                 if isinstance(request, ResetWorkflow):
@@ -316,7 +318,7 @@ class EngineFrontend:
         if self._stopped:
             raise Unavailable(f"the engine has stopped{f': {self.fault}' if self.fault else ''}")
 
-    def _check_running(self) -> None:
+    def check_running(self) -> None:
         self._check_open()
         if self.fault is not None:
             raise Unavailable(f"the engine has stopped: {self.fault}")
@@ -325,7 +327,7 @@ class EngineFrontend:
         key = (request.namespace, request.workflow_id)
         owner = self._owners[_shard_of(*key)]
         live = owner.open.get(key) or owner.find(key)
-        if live is None and not self._store.may_hold(*key):
+        if live is None and not self.store.may_hold(*key):
             live = LiveWorkflow(WorkflowState(namespace=key[0], workflow_id=key[1], limits=self._limits), None)
         if live is not None:
             owner.submit(live, request, answer)
@@ -338,9 +340,9 @@ class EngineFrontend:
         task.add_done_callback(self._loading.discard)
 
     async def _reset(self, request: ResetWorkflow, answer: Answer) -> None:
-        owner = self._owner((request.namespace, request.workflow_id))
+        owner = self.owner((request.namespace, request.workflow_id))
         try:
-            await resetting.bring(owner, self._store, self._settled, request, answer)
+            await resetting.bring(owner, self.store, self.settled, request, answer)
         except Exception as error:
             if not isinstance(error, PerdureError):
                 log.exception("resetting workflow %r failed", request.workflow_id)
@@ -358,7 +360,7 @@ class EngineFrontend:
 
     def _bring(self, target: AnyRequest | Task) -> None:
         """A wake has come due."""
-        if self._stopped or self.fault is not None:
+        if self.is_over:
             return
         if isinstance(target, Task):
             self.exits.publish(target)
@@ -381,103 +383,17 @@ class EngineFrontend:
                 continue
             if run.failed_builds or run.refused_builds:
                 live.offered_at = 0
-                self._owner((live.state.namespace, live.state.workflow_id)).offer(live)
+                self.owner((live.state.namespace, live.state.workflow_id)).offer(live)
 
     # -------------------------------------------------------------------------------------------------------------- reading
 
     async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
-        key = (namespace, workflow_id)
-        while True:
-            self._check_running()
-            live = self._owner(key).open.get(key)
-            run = live.state.run if live is not None else None
-            try:
-                if live is not None and run is not None and (not run_id or run_id == run.started.run_id):
-                    found = await self._wait(live, run.started.run_id)
-                else:
-                    found = await self._result(namespace, workflow_id, run_id)
-            except WriteLost:
-                if self._stopped or self.fault is not None:
-                    raise
-                continue
-            if not follow or not found.next_run_id:
-                return found
-            run_id = found.next_run_id
-
-    async def _result(self, namespace: str, workflow_id: str, run_id: str) -> RunResult:
-        owner = self._owner((namespace, workflow_id))
-        while True:
-            live = await owner.load((namespace, workflow_id))
-            run = live.state.run
-            if run is None:
-                raise error_of(not_found(live.state, run_id))
-            wanted = run_id or run.run_id
-            if wanted == run.run_id and run.closing is not None:
-                if not live.uncommitted:
-                    return result_of(wanted, run.closing)
-                await self._settled()  # its end, or only a note behind that: nobody would wake a waiter
-                continue
-            if wanted == run.run_id:
-                return await self._wait(live, wanted)
-            record = await self._store.record(namespace, workflow_id, wanted)
-            last = closing_of(record) if record is not None else None
-            if last is not None:
-                return result_of(wanted, last)
-            if not live.uncommitted:
-                raise error_of(not_found(live.state, wanted))
-            await self._settled()
-
-    async def _wait(self, live: LiveWorkflow, run_id: str) -> RunResult:
-        self._check_running()  # it may have stopped while the run was loaded, and nobody would wake this waiter
-        waiter: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
-        waiters = live.waiters.setdefault(run_id, [])
-        waiters.append(waiter)
-        try:
-            return await waiter
-        finally:
-            if waiter in waiters:
-                waiters.remove(waiter)
-            if not waiters:
-                live.waiters.pop(run_id, None)
+        return await self._ends.of_run(namespace, workflow_id, run_id, follow=follow)
 
     async def update_result(self, namespace: str, workflow_id: str, run_id: str, update_id: str) -> UpdateResult:
-        owner, key = self._owner((namespace, workflow_id)), (namespace, workflow_id)
-        while True:
-            live = await owner.load(key)
-            run, known = live.state.run, live.state.update_ids.get(update_id)
-            if run is not None and run.run_id == run_id and known is not None and known.command in (run.updates or ()):
-                try:
-                    return await self._update_end(live, run_id, update_id)
-                except WriteLost:
-                    if self._stopped or self.fault is not None:
-                        raise
-                    continue
-            if live.uncommitted:
-                await self._settled()
-                continue
-            warm = live.history if run is not None and run.run_id == run_id else None
-            events = warm or (await self.record(namespace, workflow_id, run_id)).events
-            found = standing(run_id, update_id, events)
-            if found is None:
-                raise NotFound(f"run {run_id} of workflow {workflow_id!r} has accepted no update {update_id!r}")
-            if found.status != "accepted":
-                return found
-            if is_closing(events[-1]):
-                raise cut_off(run_id)
+        return await self._ends.of_update(namespace, workflow_id, run_id, update_id)
 
-    async def _update_end(self, live: LiveWorkflow, run_id: str, update_id: str) -> UpdateResult:
-        self._check_running()
-        waiter: asyncio.Future[UpdateResult] = asyncio.get_running_loop().create_future()
-        updates = live.updates = live.updates or Updates()
-        updates.await_end(run_id, update_id, waiter)
-        try:
-            return await waiter
-        finally:
-            updates.give_up(run_id, update_id, waiter)
-            if live.updates is updates and updates.is_empty:
-                live.updates = None
-
-    async def _settled(self) -> None:
+    async def settled(self) -> None:
         """Everything queued so far is durable."""
         passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -486,7 +402,7 @@ class EngineFrontend:
 
     async def query(self, query: Query) -> QueryReply:
         """See `ports.Frontend.query`."""
-        self._check_running()
+        self.check_running()
         door.check_query(query)
         return await self.queries.ask(query)
 
@@ -501,48 +417,21 @@ class EngineFrontend:
 
     async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
         self._check_open()
-        record = await self._store.record(namespace, workflow_id, run_id)
+        record = await self.store.record(namespace, workflow_id, run_id)
         if record is None:
             raise NotFound(not_found(WorkflowState(namespace=namespace, workflow_id=workflow_id), run_id).message)
         return record
 
     async def describe(self, namespace: str, workflow_id: str, run_id: str = "") -> Description:
-        self._check_running()
-        live = await self._owner((namespace, workflow_id)).load((namespace, workflow_id))
-        run = live.state.run
-        if run is None:
-            raise error_of(not_found(live.state, run_id))
-        if run_id and run_id != run.run_id:
-            record = await self.record(namespace, workflow_id, run_id)
-            state = _state_of(namespace, record)
-            assert state.run is not None
-            return describe(state, state.run, self._clock.now())
-        description = describe(live.state, run, self._clock.now())
-        if live.updates is not None:
-            description = replace(description, pending=description.pending + live.updates.pending())
-        if live.uncommitted:  # what it says leaves only when it is durable
-            if live.held is not None:
-                self._owner((namespace, workflow_id)).release(live)
-            await self._settled()
-        return description
+        return await describe_run(self, namespace, workflow_id, run_id, self._clock.now())
 
     async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
         self._check_open()
-        return await self._store.runs(filter, limit, cursor)
+        return await self.store.runs(filter, limit, cursor)
 
     async def count(self, filter: RunFilter) -> int:
         self._check_open()
-        return await self._store.count(filter)
+        return await self.store.count(filter)
 
     def now(self) -> int:
         return self._clock.now()
-
-
-def _state_of(namespace: str, record: Record) -> WorkflowState:
-    """The state of a run that is not the current one of its workflow id."""
-    if record.damage is not None:
-        return damaged.state_of(namespace, record)
-    state = WorkflowState(namespace=namespace, workflow_id=record.workflow_id)
-    for entry in in_order(record.events, record.notes):
-        apply(state, entry)
-    return state

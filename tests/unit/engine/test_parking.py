@@ -29,7 +29,7 @@ def node(path: Path) -> Node:
 async def all_parked(app: Node) -> None:
     for _ in range(50):
         await app.frontend.parking.look()
-        await app.frontend._settled()
+        await app.frontend.settled()
         if not list(app.frontend.live_workflows()):
             return
         await asyncio.sleep(0)
