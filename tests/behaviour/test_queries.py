@@ -601,6 +601,26 @@ async def test_a_paused_run_answers_as_of_what_was_decided(any_house, t) -> None
         assert await handle.query(Cart.contents()) == ("a", "b")
 
 
+async def test_a_paused_run_that_has_decided_nothing_has_no_answer(any_house, t) -> None:
+    """Paused before its code began, or reset while paused: there is nothing to speak of, and the asker hears why."""
+    async with any_house(Cart, step) as app:
+        late = await app.client.start(Cart.run(), id="late", start_delay=3_600)
+        await late.pause()
+        with pytest.raises(Unavailable, match="paused, and its code has decided nothing yet"):
+            await late.query(Cart.contents(), timeout=0.05)
+        handle = await app.client.start(Cart.run(), id="cart")
+        await handle.signal(Cart.add("a"))
+        await t.decided(app, handle)
+        await handle.pause()
+        await handle.reset(len(await handle.history()), "again")
+        again = app.client.handle("cart")
+        with pytest.raises(Unavailable, match="paused, and its code has decided nothing yet"):
+            await again.query(Cart.contents(), timeout=0.05)
+        await again.resume()
+        assert await again.query(Cart.contents()) == ("a",)
+        await late.terminate("seen")
+
+
 async def test_an_update_and_a_query_agree(any_house) -> None:
     """Whoever was told that an update is done finds it in the next answer, on whichever worker."""
     async with any_house(Board) as app, Worker(app.client, workflows=[Board]):

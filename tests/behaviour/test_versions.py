@@ -1,6 +1,8 @@
 """Changing code under open runs: markers, quarantine, builds too old, and what brings a run back."""
 
 import asyncio
+import random
+import uuid
 from typing import Any
 
 import pytest
@@ -295,6 +297,52 @@ async def test_side_effects_are_called_once(any_house) -> None:
     async with any_house(rolls, step) as app:
         assert await app.client.execute(rolls()) == [1, 2, 3, 4]
     assert len(ROLLED) == 4
+
+
+@workflow
+async def draws_in_a_side_effect(held: bool) -> list[float]:
+    chance = workflow.random()
+    given = [
+        workflow.side_effect(chance.random if held else random.random),
+        workflow.side_effect(lambda: uuid.uuid4().int / 2**128),
+    ]
+    own = random.random()
+    await workflow.receive("go")
+    await step("even" if random.random() < 0.5 else "odd")
+    return [*given, own, random.random()]
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_chance_drawn_in_a_side_effect_is_not_the_runs(any_house, held) -> None:
+    """No replay draws it again: what the code draws afterwards is the same with and without the call."""
+    async with any_house(draws_in_a_side_effect, step) as app:
+        for n in range(8):
+            handle = await app.client.start(draws_in_a_side_effect(held), id=f"draws-{n}")
+            await handle.signal("go")
+            given = await handle.result(20)
+            # Whoever hands in the run's own generator gets what it would draw next.
+            assert len(set(given)) == (3 if held else 4)
+
+
+@workflow
+async def asks_in_a_side_effect() -> int:
+    return workflow.side_effect(lambda: workflow.set_details("not here") or 1)
+
+
+@named("asks_in_a_side_effect")
+async def asks_beside_it() -> int:
+    workflow.set_details("here")
+    return workflow.side_effect(lambda: 1)
+
+
+async def test_a_side_effect_asks_for_nothing(house, t) -> None:
+    """A command asked for where no replay comes by would be missed by every one: it is refused at once."""
+    async with house(asks_in_a_side_effect, build_id="bad") as app:
+        handle = await app.client.start(asks_in_a_side_effect(), id="asks")
+        assert "set_details()" in (await t.status(app, handle, "quarantined")).pending[0].state
+        assert [event.type for event in await handle.history()] == ["started"]
+    async with house(asks_beside_it, build_id="good") as app:
+        assert await app.client.handle("asks").result() == 1
 
 
 @workflow

@@ -5,11 +5,11 @@ signal is taken finds it in the answer. Losing an offer costs time; losing the p
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from perdure.core.errors import BY_CODE, NondeterminismError, NotFound, PerdureError, ResourceExhausted, Unavailable
-from perdure.core.events import AnyEvent, Started
+from perdure.core.events import AnyEvent, Reset, Started
 from perdure.core.machine.targets import not_found
 from perdure.core.queries import (
     Passed,
@@ -153,7 +153,7 @@ class Queries:
         if asked.run_id != wanted:  # at first, and when the run has continued as another
             asked.aim(wanted, run.started.queue, needed=run.last_input)
         asked.sticky = run.sticky
-        asked.is_ready = asked.may_ask(run)
+        asked.is_ready = asked.may_ask(run, live.history)
 
     async def _aim_at_closed(self, asked: "_Asked", run_id: str) -> None:
         query = asked.query
@@ -201,7 +201,7 @@ class Queries:
             return
         found = self._find((asked.query.namespace, asked.query.workflow_id))
         run = found.state.run if found is not None else None
-        if found is None or run is None or found.history is None or not asked.may_ask(run):
+        if found is None or run is None or found.history is None or not asked.may_ask(run, found.history):
             asked.is_ready = False  # it has moved on since, or is as it was before a write that failed
             asked.again_at = 0
             answer(QueryNotWanted(), None)
@@ -236,6 +236,14 @@ class Queries:
         """Nothing will be answered any more."""
         for asked in self._asked.values():
             asked.answered(None, error)
+
+
+def _has_begun(run: RunState, history: Sequence[AnyEvent] | None) -> bool:
+    """Its own code has decided something: what is copied by a reset may end in the midst of another run's decision."""
+    first = 1
+    if run.reset_to:
+        first = next((event.id for event in reversed(history or ()) if isinstance(event, Reset)), run.length)
+    return run.seen_to >= first
 
 
 class _Asked:
@@ -285,9 +293,19 @@ class _Asked:
         self.again_at = 0
         self.is_ready = False
 
-    def may_ask(self, run: RunState) -> bool:
-        """True when the run it is aimed at is open, and what stood in its history when this was asked has been decided on."""
-        return run.run_id == self.run_id and run.is_open and (run.paused or run.seen_to >= self.needed)
+    def may_ask(self, run: RunState, history: Sequence[AnyEvent] | None) -> bool:
+        """True when the run it is aimed at is open, and what stood in its history when this was asked has been decided on.
+
+        A paused run answers as of its last decision, once it has made one.
+        """
+        if run.run_id != self.run_id or not run.is_open:
+            return False
+        if run.seen_to >= self.needed:
+            return True
+        if not run.paused:
+            return False
+        self.passed = "" if (begun := _has_begun(run, history)) else "the run is paused, and its code has decided nothing yet"
+        return begun
 
     def wake(self) -> None:
         if self.woken is not None and not self.woken.done():

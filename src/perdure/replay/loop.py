@@ -277,6 +277,11 @@ class WorkflowLoop(RefusedCalls):
 
     # ----------------------------------------------------------------------------------------------------- futures and tasks
 
+    @property
+    def last_serial(self) -> int:
+        """Of the future or task that was made last."""
+        return self._serial
+
     def next_serial(self) -> int:
         """A number no other task or future of this run has; the same one on every replay."""
         self._serial += 1

@@ -29,6 +29,8 @@ from perdure.sdk.context import ActivityAnswer, ExternalAnswer, WorkflowInfo
 T = TypeVar("T")
 
 MAKING: Final = "__init__ of a workflow"
+SIDE_EFFECT: Final = "the function of a side_effect"
+_MAY_DRAW: Final = (MAKING, SIDE_EFFECT)
 """The read-only place in which chance may be drawn: it is passed once in every life of a run."""
 
 
@@ -134,7 +136,7 @@ class RunContext:
             self._random.seed(seed)
 
     def random(self) -> Random:
-        if self.loop.place and self.loop.place != MAKING:
+        if self.loop.place and self.loop.place not in _MAY_DRAW:
             self.refuse_asking("drawing chance")
         if self._random is None:
             self._random = Random(self.seed)  # noqa: S311 – the run's own, seeded generator: determinism, not secrecy
@@ -319,9 +321,22 @@ class RunContext:
     def side_effect(self, produce: Callable[[], Payload]) -> Payload:
         self.refuse_asking("side_effect()")
         recorded = self.matcher.side_effect(self.at)
-        result = produce() if recorded is None else recorded.result
+        result = self._produced(produce) if recorded is None else recorded.result
         self.matcher.ask(cm.RecordSideEffect(at=self.at, result=result))
         return result
+
+    def _produced(self, produce: Callable[[], Payload]) -> Payload:
+        """Call what no replay calls again: it may ask for nothing, and the chance it draws is not the run's own, which stands still."""
+        kept, seed = self._random, self.seed
+        state = kept.getstate() if kept is not None else None
+        # Numbers only, so the same in any process; no two calls of a run share them.
+        self._random, self.seed = None, hash((seed, self.at, self.loop.last_serial, len(self.matcher.asked)))
+        try:
+            return self.loop.read_only(SIDE_EFFECT, produce)
+        finally:
+            self._random, self.seed = kept, seed
+            if kept is not None and state is not None:
+                kept.setstate(state)  # the code may hold it
 
     # ------------------------------------------------------------------------------------------- what others see of it
 

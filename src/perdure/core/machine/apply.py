@@ -181,7 +181,7 @@ def _reset(state: WorkflowState, event: ev.Reset) -> None:
     if event.request_id:
         _remember_reset(state, event)
     if event.updates:
-        run.owed = {update.update_id: update for update in event.updates}
+        run.owed = (run.owed or {}) | {update.update_id: update for update in event.updates}
 
 
 def _remember_reset(state: WorkflowState, event: ev.Reset) -> None:

@@ -38,10 +38,10 @@ def reset(state: WorkflowState, request: ResetWorkflow, now: int) -> Decided:
         return refusal
     draft = Draft(state, run, now)
     draft.time = max(draft.time, request.events[request.event_id - 1].time)
-    signals = _later_signals(run, request)
+    signals, updates = _later_signals(run, request), _later_updates(run, request)
     if run.is_open:
         _end(draft, request)
-    _begin(draft, request, signals)
+    _begin(draft, request, signals, updates)
     return draft.outcome(Taken(run_id=request.new_run_id))
 
 
@@ -71,6 +71,16 @@ def _later_signals(run: RunState, request: ResetWorkflow) -> list[ev.SignalRecei
         known = {event.signal_id for event in request.events if isinstance(event, ev.SignalReceived)}
         later += [signal for signal in run.unseen_signals if signal.signal_id not in known]
     return later
+
+
+def _later_updates(run: RunState, request: ResetWorkflow) -> tuple[ev.UpdateBody, ...]:
+    """Updates behind the point; and, when it is an older run that is reset, those the open one still owes."""
+    later = redelivered(request.events[request.event_id :])
+    if not run.owed or run.run_id == _run_id(request):
+        return later
+    known = {event.update_id for event in request.events if isinstance(event, ev.UpdateAccepted)}
+    known |= {update.update_id for update in later}
+    return (*later, *(update for update_id, update in run.owed.items() if update_id not in known))
 
 
 def _run_id(request: ResetWorkflow) -> str:
@@ -109,7 +119,9 @@ def _asked_by_then(request: ResetWorkflow) -> frozenset[str]:
     return frozenset(child.request_id for child in (children or {}).values())
 
 
-def _begin(draft: Draft, request: ResetWorkflow, signals: Sequence[ev.SignalReceived]) -> None:
+def _begin(
+    draft: Draft, request: ResetWorkflow, signals: Sequence[ev.SignalReceived], updates: tuple[ev.UpdateBody, ...]
+) -> None:
     old, state = request.events[0], draft.state
     assert isinstance(old, ev.Started)
     started = replace(
@@ -120,7 +132,7 @@ def _begin(draft: Draft, request: ResetWorkflow, signals: Sequence[ev.SignalRece
     )
     draft.succeed(started)
     scratch = WorkflowState(namespace=state.namespace, workflow_id=state.workflow_id, limits=state.limits)
-    for event in (started, *request.events[1 : request.event_id], _reset(draft, request, old.run_id)):
+    for event in (started, *request.events[1 : request.event_id], _reset(draft, request, old.run_id, updates)):
         apply(scratch, event)
         if event is not started:
             draft.add(event)
@@ -138,7 +150,7 @@ def _begin(draft: Draft, request: ResetWorkflow, signals: Sequence[ev.SignalRece
         draft.deliver(delivery)
 
 
-def _reset(draft: Draft, request: ResetWorkflow, reset_from: str) -> ev.Reset:
+def _reset(draft: Draft, request: ResetWorkflow, reset_from: str, updates: tuple[ev.UpdateBody, ...]) -> ev.Reset:
     return ev.Reset(
         id=request.event_id + 1,
         time=draft.time,
@@ -148,5 +160,5 @@ def _reset(draft: Draft, request: ResetWorkflow, reset_from: str) -> ev.Reset:
         event_id=request.event_id,
         reason=request.reason,
         request_id=request.request_id,
-        updates=redelivered(request.events[request.event_id :]),
+        updates=updates,
     )

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from perdure.core.commands import AcceptUpdate, CompleteUpdate, FailUpdate
-from perdure.core.events import AnyEvent, UpdateAccepted, UpdateBody, UpdateCompleted, UpdateFailed
+from perdure.core.events import AnyEvent, Reset, UpdateAccepted, UpdateBody, UpdateCompleted, UpdateFailed
 from perdure.core.machine.outcome import Decided, only
 from perdure.core.machine.targets import open_run
 from perdure.core.replies import Rejection, UpdateResult, UpdateWaits
@@ -74,14 +74,20 @@ def wants_code(run: RunState) -> bool:
 def redelivered(later: Iterable[AnyEvent]) -> tuple[UpdateBody, ...]:
     """What a reset owes the new run: the updates accepted among the events behind the point of the reset, in order.
 
-    They go into `Reset.updates`. From there the state knows them as owed, the owner offers them with the next claim, and the code takes
-    them again without asking a validator: a client was told that they are accepted.
+    A reset among those events is undone with them: what it owed, taken again since or not, is owed by the new one. They go into
+    `Reset.updates`. From there the state knows them as owed, the owner offers them with the next claim, and the code takes them again
+    without asking a validator: a client was told that they are accepted.
     """
-    return tuple(
-        UpdateBody(update_id=event.update_id, name=event.name, input=event.input, keywords=event.keywords, accepted=True)
-        for event in later
-        if isinstance(event, UpdateAccepted)
-    )
+    owed: dict[str, UpdateBody] = {}
+    for event in later:
+        if isinstance(event, Reset):
+            owed |= {update.update_id: update for update in event.updates if update.update_id not in owed}
+        elif isinstance(event, UpdateAccepted):
+            body = UpdateBody(
+                update_id=event.update_id, name=event.name, input=event.input, keywords=event.keywords, accepted=True
+            )
+            owed.setdefault(event.update_id, body)
+    return tuple(owed.values())
 
 
 def standing(run_id: str, update_id: str, events: Iterable[AnyEvent]) -> UpdateResult | None:

@@ -193,6 +193,35 @@ def test_a_reset_owes_what_was_accepted_behind_its_point(story: Story) -> None:
     assert story.update("add", "u1").run_id == "r2"
 
 
+def test_a_reset_that_is_undone_still_owes(story: Story) -> None:
+    """What a reset owed and nobody took yet is owed by the next one, whether that keeps the first or goes back behind it."""
+    story.decide(accept("u1"), complete(update_id="u1"), waiting=(body("u1"),))
+    story.decide(accept("u2"), complete(update_id="u2"), waiting=(body("u2"),))
+    both = {"u1": body("u1", accepted=True), "u2": body("u2", accepted=True)}
+    story.reset(1, new_run_id="r2")
+    assert story.run.owed == both
+    story.reset(1, new_run_id="r3")
+    assert story.run.owed == both
+    story.decide(accept("u2", at=2), complete(update_id="u2", at=2), waiting=(both["u2"],))
+    story.reset(2, new_run_id="r4")
+    assert story.run.owed == both
+    story.crash()
+    assert story.run.owed == both
+
+
+def test_what_the_open_run_owes_goes_over_when_an_older_one_is_reset(story: Story) -> None:
+    """As its unread signals do; but what the older history holds is carried out in there."""
+    story.decide(accept("u1"), complete(update_id="u1"), waiting=(body("u1"),))
+    story.reset(1, new_run_id="r2")
+    story.decide(accept("u1", at=2), complete(update_id="u1", at=2), waiting=(body("u1", accepted=True),))
+    story.decide(accept("u2", at=2), complete(update_id="u2", at=2), waiting=(body("u2"),))
+    story.reset(2, new_run_id="r3")
+    assert list(story.run.owed or {}) == ["u1", "u2"]
+    story.reset(3, run_id="r", new_run_id="r4")
+    assert list(story.run.owed or {}) == ["u2"]
+    assert story.update("add", "u1").run_id == "r4"
+
+
 def test_what_a_reset_owed_may_be_taken_by_the_run_that_follows(story: Story) -> None:
     """The new run continued before it took it: the successor may, and its id is not held by the history that was left."""
     reset_before_the_update(story)
