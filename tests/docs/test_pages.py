@@ -1,4 +1,7 @@
-"""The documentation runs: the Python blocks of each page, put together, are a program that prints what its `# →` comments say."""
+"""The documentation runs: the Python blocks of each page, put together, are a program that prints what its `# →` comments say.
+
+A block that begins with `# file: NAME.py` is a file of that name beside the program.
+"""
 
 import re
 import subprocess
@@ -10,14 +13,23 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path for folder in (".", "how-to", "concepts") for path in (DOCS / folder).glob("*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# file: (\w+\.py)\n")
 OUTPUT = re.compile(r"# → (.*)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 TOLD = re.compile(r"activity \w+ of workflow '[^']+' failed at attempt \d+: ")
 """What a node tells of attempts that fail; some pages fail on purpose."""
 
 
+def blocks(page: Path) -> list[str]:
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
 def program(page: Path) -> str:
-    return "\n\n".join(BLOCK.findall(page.read_text(encoding="utf-8")))
+    return "\n\n".join(block for block in blocks(page) if not FILE.match(block))
+
+
+def files(page: Path) -> dict[str, str]:
+    return {found[1]: block for block in blocks(page) if (found := FILE.match(block))}
 
 
 PROGRAMS = [page for page in PAGES if "# →" in program(page)]
@@ -32,7 +44,8 @@ def test_pages_have_code() -> None:
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     """It ends by itself, without a warning, and its output is its `# →` comments, line by line."""
     source = program(page)
-    (tmp_path / "page.py").write_text(source, encoding="utf-8")
+    for name, text in {**files(page), "page.py": source}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-W", "error", "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
     )
