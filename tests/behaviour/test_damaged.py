@@ -62,7 +62,7 @@ async def test_a_damaged_run_is_set_aside_and_named_and_the_rest_goes_on(house, 
             "hit": "quarantined",
             "spared": "completed",
         }
-        for refused in (hit.signal("go", "b"), hit.cancel(), hit.resume()):
+        for refused in (hit.signal("go", "b"), hit.cancel(), hit.resume(), hit.result(timeout=20), hit.query("where")):
             with pytest.raises(HistoryDamaged) as error:
                 await refused
             assert error.value.run_id == described.run_id

@@ -55,6 +55,14 @@ def test_verify_reports_repair_mends_and_the_run_stays_named(data: Path) -> None
     assert "is not whole" in exported.stderr
     assert exported.stdout.count('"history":') == 5
     assert exported.stdout.count('"damaged":') == 1
+    asked = subprocess.run(
+        [sys.executable, "-m", "perdure", "workflow", "result", "w2", "--data", str(data)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (asked.returncode, "part of its history is lost" in asked.stderr) == (1, True)
     mended = cli("repair", str(data))
     assert mended.returncode == 0
     assert "is kept in journal/00000001.jsonl.damaged-1" in mended.stderr

@@ -142,6 +142,9 @@ class StoppedFrontend:
         while True:
             record = await self.record(namespace, workflow_id, run_id)
             last = closing_of(record)
+            if last is None and record.damage is not None:
+                why = f"run {record.run_id} of workflow {workflow_id!r} is quarantined: {record.damage.reason}"
+                raise HistoryDamaged(why, run_id=record.run_id)
             if last is None:
                 raise self._unavailable(f"workflow {workflow_id!r} is open and ")
             found = result_of(record.run_id, last)

@@ -145,6 +145,8 @@ class Queries:
             else:
                 await self._aim_at_closed(asked, wanted)
             return
+        if live.damage is not None:
+            raise live.damage
         if run.quarantine is not None:
             raise NondeterminismError(
                 f"workflow {live.state.workflow_id!r} is quarantined and answers no queries: {run.quarantine.reason};"

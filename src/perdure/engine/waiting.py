@@ -94,6 +94,8 @@ class Ends:
 
     async def _wait(self, live: LiveWorkflow, run_id: str) -> RunResult:
         self._house.check_running()  # it may have stopped while the run was loaded, and nobody would wake this waiter
+        if live.damage is not None:
+            raise live.damage  # it never goes on: nobody can tell how it would have ended
         waiter: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
         waiters = live.waiters.setdefault(run_id, [])
         waiters.append(waiter)
