@@ -4,6 +4,7 @@ import sqlite3
 from typing import Final, NamedTuple
 
 from perdure.core.errors import InvalidArgument
+from perdure.core.listing.condition import All, Compare, Condition
 from perdure.core.listing.cursor import decode_cursor, encode_cursor
 from perdure.core.listing.grammar import parse
 from perdure.ports import RunFilter, RunPage
@@ -12,6 +13,8 @@ from perdure.store.index.known import SELECTED, row_of
 from perdure.store.index.sql import where
 from perdure.store.rows import RunRow
 
+FEW_MAX: Final = 1_000
+"""So many candidates are sooner fetched and sorted than looked for in the order of the listing."""
 WAKING_MAX: Final = 1_000
 """Workflow ids told at once that are to wake."""
 
@@ -50,19 +53,37 @@ def page(connection: sqlite3.Connection, filter: RunFilter, limit: int, cursor: 
     """Newest first. Raises `InvalidArgument` for a limit below 1, a cursor that is none or a query that cannot be read."""
     if limit < 1:
         raise InvalidArgument(f"limit must be at least 1, not {limit}")
-    condition, values = where(parse(filter.query))
+    condition = parse(filter.query)
+    # A plus before a column keeps SQLite from walking its index: with few candidates it is better to fetch and sort those.
+    plain = "+" if _are_few(connection, condition) else ""
+    text, values = where(condition)
     behind = ""
     if cursor:
-        behind = " AND (started_at, run_id, workflow_id) < (?, ?, ?)"
+        behind = f" AND ({plain}started_at, run_id, workflow_id) < (?, ?, ?)"
         values += decode_cursor(cursor)
     found = connection.execute(
-        f"SELECT {SELECTED} FROM runs WHERE namespace = ? AND {condition}{behind}"
-        " ORDER BY started_at DESC, run_id DESC, workflow_id DESC LIMIT ?",
+        f"SELECT {SELECTED} FROM runs WHERE {plain}namespace = ? AND {text}{behind}"
+        f" ORDER BY {plain}started_at DESC, run_id DESC, workflow_id DESC LIMIT ?",
         (filter.namespace, *values, limit + 1),
     ).fetchall()
     listed = [row_of(row) for row in found[:limit]]
     more = encode_cursor(listed[-1].key) if len(found) > limit else ""
     return RunPage(items=tuple(row.summary() for row in listed), cursor=more)
+
+
+def _are_few(connection: sqlite3.Connection, condition: Condition) -> bool:
+    """True when an attribute that every run of the listing must have with that value is rare."""
+    parts = condition.parts if isinstance(condition, All) else (condition,)
+    for part in parts:
+        if isinstance(part, Compare) and part.column.kind is None and part.operator == "=":
+            alike = " UNION ALL ".join(
+                ["SELECT 1 FROM attributes WHERE name = ? AND kind = ? AND value = ?"] * len(part.operands)
+            )
+            values = [value for cell in part.operands for value in (part.column.name, cell.kind, cell.value)]
+            found = connection.execute(f"SELECT count(*) FROM ({alike} LIMIT {FEW_MAX + 1})", values).fetchone()[0]
+            if found <= FEW_MAX:
+                return True
+    return False
 
 
 def count(connection: sqlite3.Connection, filter: RunFilter) -> int:

@@ -80,11 +80,11 @@ class Tables:
         changes = _Changes()
         for key, items in batch.items():
             found = known(self.connection, key) if key in self.presence else Known(key=key)
+            found.take(items, self.connection)
             is_new = not found.id
             if is_new:
                 found.id, self._next_workflow = self._next_workflow, self._next_workflow + 1
                 self.presence.add(*key)
-            found.take(items, self.connection)
             for run in found.runs.values():
                 self._run(changes, found, run)
             _workflow(changes, found, is_new=is_new)
