@@ -36,7 +36,8 @@ class Rules(Directive):
 
     def run(self) -> list[nodes.Node]:
         from perdure.proof.page import page
-        from perdure.proof.standing import RESULTS, read_results, standings
+        from perdure.proof.results import read_results
+        from perdure.proof.standing import RESULTS, standings
 
         root = Path(__file__).parents[1]
         left = root / RESULTS

@@ -2,7 +2,8 @@
 
 Profiles: `dev` (50 examples), `ci` (500, the same ones every time; taken when CI is set), `nightly` (20,000). PERDURE_PROFILE chooses.
 A test that draws a seed of its own says so with `record_property("seed", seed)`; Hypothesis tests are found by themselves.
-Results of tests marked `rule` or `scenario` go to `.pytest_cache/rules.json`: mark → test → outcome, always of the last session only.
+Results of tests marked `rule` or `scenario` go to `.pytest_cache/rules.json`: mark → test → outcome, of each test as it ended when it
+last ran; tests that are there no longer are dropped.
 """
 
 import json
@@ -13,6 +14,9 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from perdure.core.errors import InvalidArgument
+from perdure.proof.results import Results, merged, read_results
 
 # No deadline: cores are shared and pytest-timeout bounds a test as a whole.
 settings.register_profile("dev", max_examples=50, deadline=None, print_blob=True)
@@ -29,7 +33,7 @@ settings.load_profile(
     os.environ.get("PERDURE_PROFILE") or ("ci" if os.environ.get("CI", "").lower() in {"1", "true"} else "dev")
 )
 
-PROOFS = pytest.StashKey[dict[str, dict[str, dict[str, str]]]]()
+PROOFS = pytest.StashKey[Results]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -96,11 +100,37 @@ class ProofReport:
                 outcomes = self.proofs[name].setdefault(str(value), {})
                 outcomes[report.nodeid] = max(report.outcome, outcomes.get(report.nodeid, ""), key=SEVERITY.index)
 
-    def pytest_sessionfinish(self) -> None:
-        if not hasattr(self.config, "workerinput") and self.config.pluginmanager.hasplugin("cacheprovider"):
-            path = self.config.rootpath / Path(self.config.getini("cache_dir")) / "rules.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(self.proofs, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if hasattr(self.config, "workerinput") or not self.config.pluginmanager.hasplugin("cacheprovider"):
+            return
+        path = self.config.rootpath / Path(self.config.getini("cache_dir")) / "rules.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        results = merged(
+            before(path),
+            self.proofs,
+            self.config.rootpath,
+            whole=exitstatus <= pytest.ExitCode.TESTS_FAILED and was_whole(session),
+        )
+        new = path.with_name(f"rules.{os.getpid()}.json")
+        new.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        new.replace(path)  # another session may read or write it at this moment
+
+
+def before(path: Path) -> Results:
+    """What earlier sessions left; nothing when it cannot be read."""
+    try:
+        return read_results(path)
+    except InvalidArgument:
+        return {}
+
+
+def was_whole(session: pytest.Session) -> bool:
+    """True when every test ran with all its parameters: nothing was picked out, nothing broke the session off."""
+    option = session.config.option
+    picked = (
+        option.keyword or option.markexpr or getattr(option, "lf", False) or any("::" in arg for arg in session.config.args)
+    )
+    return not picked and not session.shouldstop and not session.shouldfail
 
 
 SEVERITY = ("", "passed", "skipped", "failed")

@@ -1,5 +1,6 @@
 """Codecs on a whole node: nothing readable on the disk, everything as ever for whoever has the key, and patience for whoever lacks it."""
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,44 @@ async def test_what_cannot_be_encoded_fails_where_it_was_made(house, t) -> None:
         codec.broken = False
         assert await handle.result() == 11
         assert await waiting.result(timeout=30) == 3
+
+
+@workflow
+async def asks_after_a_fact(first: bool) -> list[str]:
+    word = await says("fine")
+    said = await asyncio.gather(*(says(text) for text in (["unspeakable", "and"] if first else ["and", "unspeakable"])))
+    return [word, *said]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["in an earlier part", "in the last part"])
+async def test_a_fact_beside_what_cannot_be_encoded_is_told_all_the_same(house, t, first, caplog) -> None:
+    """A decision in parts, one of which cannot be encoded: the result it began with is kept, and the activity is not run again."""
+    codec = Failing()
+    async with house(asks_after_a_fact, says, codec=codec, replays=False) as app:
+        app.worker.decider.commands_max = 1
+        handle = await app.client.start(asks_after_a_fact(first))
+        await t.recorded(app, handle, "activity_completed")
+        await t.until(app, lambda: _warned(caplog))
+        codec.broken = False
+        result = ["fin", "uns", "and"] if first else ["fin", "and", "uns"]
+        assert await handle.result(timeout=30) == result
+        assert len([e for e in await handle.history() if e.type == "activity_scheduled"]) == 3
+
+
+async def _warned(caplog: pytest.LogCaptureFixture) -> bool:
+    return "cannot be reported" in caplog.text
+
+
+async def test_a_reset_run_is_encoded_as_the_first_one_was(house) -> None:
+    """It waits for a worker with the codec too: who lacks it must not take it for a run in clear."""
+    async with house(no_arguments, charge, codec=CODEC, replays=False) as app:
+        handle = await app.client.start(no_arguments())
+        await handle.result()
+        again = await handle.reset(1)
+        started = (await app.frontend.record("default", again.id)).events[0]
+        assert started.run_id == again.run_id
+        assert bytes(started.encoded).startswith(b'{"perdure/encoded"')
+        assert await again.result() == "secret-receipt 1 secret"
 
 
 async def _released(app: Any, handle: Any) -> bool:

@@ -26,12 +26,13 @@ def rules(
     """List every rule with its tests and their last outcome. Exits with 1 when one of them failed.
 
     Args:
-        results: What a pytest run left; ./.pytest_cache/rules.json when left out, if it is there.
+        results: What runs of pytest left; ./.pytest_cache/rules.json when left out, if it is there.
         tests: Folder of test files, read for their marks, so that tests which were not run are listed too.
         status: Only rules that stand so: passed, failed, skipped, "not run", "no test" or "not built yet"; repeatable.
     """
     from perdure.core.errors import InvalidArgument
-    from perdure.proof.standing import RESULTS, STATUSES, read_results, standings
+    from perdure.proof.results import read_results
+    from perdure.proof.standing import RESULTS, STATUSES, standings
 
     if unknown := set(status or ()) - set(STATUSES):
         raise InvalidArgument(f"--status: there is no {min(unknown)!r}; there are {', '.join(STATUSES)}")

@@ -24,7 +24,7 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class Unwritable(ValueError):  # noqa: N818  named like the errors of core
-    """A transition that cannot be read back: a payload that is no JSON, a field of another type, nesting without end. The message says what."""
+    """A transition that cannot be read back: a payload that is no JSON or no UTF-8, a field of another type, nesting without end. The message says what."""
 
 
 def encode_transition(transition: Transition) -> bytes:
@@ -34,6 +34,7 @@ def encode_transition(transition: Transition) -> bytes:
         if b"\n" in text:  # payloads are carried verbatim: newlines between their tokens are legal JSON, but not one line
             text = msgspec.json.format(text, indent=-1)
         _decode(text)
+        _refuse_torn(text)
         _refuse_deep(text)
     except _FAULTS as error:
         raise Unwritable(f"cannot be written as JSON: {error}") from error
@@ -47,6 +48,7 @@ def encode_transitions(transitions: Sequence[Transition]) -> list[bytes | Unwrit
         lines = b"\n".join(texts)
         if lines.count(b"\n") == len(texts) - 1:
             _decode_lines(lines)
+            _refuse_torn(lines)
             for text in texts:
                 _refuse_deep(text)
             return list[bytes | Unwritable](texts)
@@ -65,6 +67,12 @@ def _encoded(transition: Transition) -> bytes | Unwritable:
 def decode_transition(text: bytes) -> Transition:
     """The transition of `encode_transition`'s text. Raises `msgspec.DecodeError` for anything else."""
     return _decode(text)
+
+
+def _refuse_torn(text: bytes) -> None:
+    """A payload is passed over when a transition is read, down to bytes that are no text."""
+    if not text.isascii():
+        text.decode()
 
 
 def _refuse_deep(text: bytes) -> None:

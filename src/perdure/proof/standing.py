@@ -4,19 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
-from perdure.core.errors import InvalidArgument
 from perdure.proof.catalogue import Promise, promises
 from perdure.proof.marks import marked_tests
+from perdure.proof.results import Results
 
 RESULTS: Final = ".pytest_cache/rules.json"
-"""What a pytest run leaves: kind → number → test → `passed`, `skipped` or `failed`."""
+"""What runs of pytest leave, each test as it last ended."""
 
 STATUSES: Final = ("failed", "passed", "skipped", "not run", "no test", "not built yet")
-
-Results = dict[str, dict[str, dict[str, str]]]
 
 
 class Standing(Struct, frozen=True):
@@ -28,16 +25,6 @@ class Standing(Struct, frozen=True):
     title: str
     status: str
     tests: dict[str, str]
-
-
-def read_results(path: Path) -> Results:
-    """What the last run left. Raises `InvalidArgument` for what is no such file."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Results)
-    except OSError as error:
-        raise InvalidArgument(f"{path} cannot be read: {error.strerror}; a run of pytest leaves it") from error
-    except msgspec.DecodeError as error:
-        raise InvalidArgument(f"{path} is no file of results: {error}") from error
 
 
 def standings(results: Results, tests: Path | None, root: Path) -> list[Standing]:

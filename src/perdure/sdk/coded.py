@@ -27,6 +27,7 @@ from perdure.core.requests import (
     ReleaseActivity,
     ReleaseWorkflow,
     Report,
+    ReportPart,
     StartWorkflow,
 )
 from perdure.ports import Answer, Deliver, Frontend, Record, RunFilter, RunPage, Subscription, TaskKind, WorkerIdentity
@@ -63,12 +64,17 @@ class CodedFrontend:
         self.encoding = Encoding(codec)
         self.incarnation: str = getattr(inner, "incarnation", "")
         self._told: set[str] = set()
+        self._unsent: dict[str, CodecError] = {}
+        """Reports of which a part could not be encoded, by nonce: their last part, which follows at once, cannot be sent either."""
 
     # ------------------------------------------------------------------------------------------------------------ requests
 
     def send(self, request: AnyRequest, answer: Answer) -> None:
         if isinstance(request, StartWorkflow):
             request = replace(request, encoded=NULL)
+        elif self._unsent and isinstance(request, Report) and request.nonce in self._unsent:
+            self._not_encoded(request, answer, self._unsent.pop(request.nonce))
+            return
         try:
             encoded = self.encoding.encoded(request)
         except CodecError as fault:
@@ -157,12 +163,15 @@ class CodedFrontend:
     # ------------------------------------------------------------------------------------------------- what cannot be encoded
 
     def _not_encoded(self, request: AnyRequest, answer: Answer, fault: CodecError) -> None:
-        """A client hears it. Of a report the facts are told all the same, an attempt whose result is at fault as failed; the run waits."""
-        if isinstance(request, Report):
+        """A client hears it, and a worker of a report: it tells its facts again, each alone. One whose result is at fault has then failed."""
+        if isinstance(request, ReportPart):
+            self._unsent[request.nonce] = fault
+        elif isinstance(request, Report):
+            if not request.based_on:  # a fact told alone
+                steps = tuple(step if isinstance(step, Commands) else self._fact(step, fault) for step in request.steps)
+                self.inner.send(replace(request, steps=steps), answer)
+                return
             log.warning("what workflow %r asks for cannot be reported: %s", request.workflow_id, fault)
-            facts = tuple(self._fact(step, fault) for step in request.steps if not isinstance(step, Commands))
-            if facts:
-                self.inner.send(_alone(request, facts), _ignore)
             if request.token:
                 self._release(request, request.token, request.build_id, fault)
         answer(None, fault)
@@ -228,20 +237,6 @@ class CodedFrontend:
 
     def now(self) -> int:
         return self.inner.now()
-
-
-def _alone(report: Report, facts: tuple[Fact, ...]) -> Report:
-    return Report(
-        namespace=report.namespace,
-        workflow_id=report.workflow_id,
-        run_id=report.run_id,
-        worker=report.worker,
-        build_id=report.build_id,
-        based_on=0,
-        decided=0,
-        nonce=report.nonce,
-        steps=facts,
-    )
 
 
 def _ignore(_reply: Any, _error: BaseException | None) -> None:

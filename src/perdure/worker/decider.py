@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from perdure.core.commands import ContinueAsNew, FailWorkflow
-from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
+from perdure.core.errors import CodecError, PerdureError, ResourceExhausted, Unavailable
 from perdure.core.events import Started, UpdateBody
 from perdure.core.limits import LIMITS
 from perdure.core.parts import split
@@ -437,7 +437,10 @@ class Decider:
             log.warning("a report on workflow %r was refused: %s", session.workflow_id, error)
         facts, session.facts = facts + session.facts, []
         for fact in facts:
-            self._alone_reported(session, fact, None, error)
+            if isinstance(error, CodecError):  # what stood beside the fact is at fault, or the answer
+                self._report_alone(session, fact)
+            else:
+                self._alone_reported(session, fact, None, error)
 
     def _alone_reported(self, of: Session | ActivityClaim, fact: Fact, _reply: Any, error: BaseException | None) -> None:
         """A fact is told until it is heard: a claim of this process lives as long as the process, so nobody else would answer it."""

@@ -47,6 +47,8 @@ def test_newlines_between_tokens_are_taken_out(text) -> None:
         signal(b"{"),
         signal(b'"a\nb"'),
         signal(b'"a\x01b"'),
+        signal(b'"\xff"'),
+        signal(b'{"\xed\xa0\x80":1}'),
         signal(b"[" * 301 + b"]" * 301),
         signal(b"[" * 5000 + b"]" * 5000),
         signal(b"[" * 100_000 + b"]" * 100_000),

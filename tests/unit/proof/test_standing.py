@@ -3,13 +3,10 @@
 import re
 from pathlib import Path
 
-import pytest
-
-from perdure.core.errors import InvalidArgument
 from perdure.proof.catalogue import promises
 from perdure.proof.marks import marked_tests
 from perdure.proof.page import page
-from perdure.proof.standing import Standing, read_results, standings
+from perdure.proof.standing import Standing, standings
 
 ROOT = Path(__file__).parents[3]
 
@@ -84,15 +81,6 @@ def test_how_a_rule_stands(tmp_path: Path) -> None:
     }
     assert found["F2"].tests == {"test_x.py::test_c[1]": "passed", "test_x.py::test_c[2]": "skipped"}
     assert found["Z9"].title == "?"
-
-
-def test_results_that_are_none(tmp_path: Path) -> None:
-    """A missing file and one of something else are told."""
-    with pytest.raises(InvalidArgument, match="a run of pytest leaves it"):
-        read_results(tmp_path / "rules.json")
-    (tmp_path / "rules.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(InvalidArgument, match="no file of results"):
-        read_results(tmp_path / "rules.json")
 
 
 def test_no_mark_of_this_project_is_a_stranger() -> None:

@@ -220,6 +220,8 @@ BAD: list[tuple[Any, str]] = [
     (CYCLE, "charge(order) cannot be encoded: nested deeper"),
     (1 + 2j, "charge(order) cannot be encoded: objects of type `complex`"),
     ([Raw(b"[1 2")], "charge(order) cannot be encoded: JSON is malformed"),
+    (Raw(b'"\xff"'), "charge(order) cannot be encoded: Invalid UTF-8"),
+    ({"a": [Raw(b'{"b\xc3":1}')]}, "charge(order) cannot be encoded: Invalid UTF-8 encoded"),
 ]
 
 
