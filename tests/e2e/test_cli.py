@@ -833,7 +833,7 @@ def test_help_names_exactly_what_there_is() -> None:
     told = cli("--help").stdout
     commands = [line.split(":")[0].strip() for line in told.split("Commands:")[1].splitlines() if line.startswith("  ")]
     assert [name for name in commands if not name.startswith("-")] == [
-        *("bench", "demo", "dev", "journal", "replay", "sim", "version", "workflow"),
+        *("bench", "demo", "dev", "doctor", "journal", "lint", "replay", "rules", "sim", "version", "workflow"),
     ]
     for command in ("dev", "demo", "workflow start", "workflow history", "replay", "journal export", "sim"):
         done = cli(*command.split(), "--help")
