@@ -131,8 +131,20 @@ async def test_who_has_no_codec_sees_that_there_is_something(house) -> None:
             await wrong.handle(handle.id).result()
 
 
+class Unauthenticated:
+    """A cipher that cannot tell a wrong key."""
+
+    def encode(self, data: bytes) -> bytes:
+        return bytes(byte ^ 0x5A for byte in data)
+
+    def decode(self, data: bytes) -> bytes:
+        return self.encode(data)
+
+
 @pytest.mark.parametrize(
-    "codec", [None, [Zstd(), AesGcm({"2026": OTHER})], AesGcm({"2027": OTHER})], ids=["none", "wrong key", "no key"]
+    "codec",
+    [None, [Zstd(), AesGcm({"2026": OTHER})], AesGcm({"2027": OTHER}), Unauthenticated()],
+    ids=["none", "wrong key", "no key", "noise"],
 )
 async def test_a_worker_that_cannot_decode_gives_the_run_back(house, t, codec, caplog) -> None:
     """Neither failed nor quarantined: it waits, and goes on when a worker with the key comes."""

@@ -38,6 +38,7 @@ class _Told(Struct, omit_defaults=True, frozen=True):
 
 
 _encode_told: Final = msgspec.json.Encoder().encode
+_decode_json: Final = msgspec.json.Decoder(Raw).decode
 _decode_told: Final = msgspec.json.Decoder(_Told).decode
 
 
@@ -75,17 +76,17 @@ class Encoding:
 
     def _encode(self, payload: Payload) -> Payload:
         try:
-            data = self.codec.encode(bytes(payload))
+            return Raw(MARK + b64encode(_bytes(self.codec.encode(bytes(payload)), "encode")) + _END)
         except Exception as error:
             raise CodecError(f"a payload cannot be encoded by {_name(self.codec)}: {_why(error)}") from error
-        return Raw(MARK + b64encode(data) + _END)
 
     def _decode(self, payload: Payload) -> Payload:
         text = bytes(payload)
         if not text.startswith(MARK):
             return payload
         try:
-            return Raw(self.codec.decode(b64decode(text[len(MARK) : -len(_END)], validate=True)))
+            data = self.codec.decode(b64decode(text[len(MARK) : -len(_END)], validate=True))
+            return _json(_bytes(data, "decode"))
         except Exception as error:
             raise CodecError(f"a payload cannot be decoded by {_name(self.codec)}: {_why(error)}") from error
 
@@ -106,7 +107,11 @@ class Encoding:
         around = _around(failure, self._decode_failure)
         if not is_encoded(failure.details):  # the engine's own, or from before there was a codec
             return structs.replace(failure, **around) if around else failure
-        told = _decode_told(self._decode(failure.details))
+        details = self._decode(failure.details)
+        try:
+            told = _decode_told(details)
+        except msgspec.DecodeError as error:
+            raise CodecError(f"a failure cannot be decoded by {_name(self.codec)}: {_why(error)}") from error
         return structs.replace(failure, **{name: getattr(told, name) for name in _Told.__struct_fields__}, **around)
 
 
@@ -163,6 +168,20 @@ def _tells(hint: Any, seen: frozenset[Any]) -> bool:
     if get_origin(hint) in {Union, UnionType, tuple, list, dict}:
         return any(_tells(part, seen) for part in get_args(hint))
     return False
+
+
+def _bytes(data: Any, method: str) -> bytes:
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise CodecError(f"{method} returned {type(data).__name__}, not bytes")
+    return bytes(data)
+
+
+def _json(data: bytes) -> Payload:
+    """What was decoded, if it is a payload: a codec that cannot tell a wrong key gives noise, and no run must fail of that."""
+    try:
+        return _decode_json(data)
+    except msgspec.DecodeError as error:
+        raise CodecError(f"what decode returned is no payload, as with another codec or key ({error})") from error
 
 
 def _name(codec: PayloadCodec) -> str:

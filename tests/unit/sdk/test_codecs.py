@@ -227,3 +227,37 @@ def test_a_codec_that_raises_is_named() -> None:
         Encoding(Broken()).decoded(encoding().encoded((Raw(b"1"),)))
     with pytest.raises(CodecError):
         encoding().decoded((Raw(b'{"perdure/encoded":"no base64!"}'),))
+
+
+class Pretends:
+    """A codec whose `encode` and `decode` give what they are told to."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def encode(self, _data: bytes) -> Any:
+        return self.given
+
+    def decode(self, _data: bytes) -> Any:
+        return self.given
+
+
+@pytest.mark.parametrize("noise", [b"", b"\xff{{", b'"cut', b"1 2", "text", None], ids=repr)
+def test_what_decoding_gives_must_be_a_payload(noise: Any) -> None:
+    """Also for a codec that cannot tell a wrong key: noise is a `CodecError`, in values and in failures, not the run's own fault."""
+    failure = encoding().encoded(to_failure(ValueError("secret")))
+    for value in (encoding().encoded((Raw(b"1"),)), failure):
+        with pytest.raises(CodecError, match="by Pretends"):
+            Encoding(Pretends(noise)).decoded(value)
+    with pytest.raises(CodecError, match="by Pretends"):
+        Encoding(Pretends(b"[1]")).decoded(failure)
+
+
+def test_bytes_of_any_kind_are_taken_and_nothing_else() -> None:
+    """Libraries give bytearrays and memoryviews, too."""
+    for kind in (bytes, bytearray, memoryview):
+        assert Encoding(Pretends(kind(b"1"))).decoded(encoding().encoded((Raw(b"2"),))) == (Raw(b"1"),)
+        Encoding(Pretends(kind(b"1"))).encoded((Raw(b"2"),))
+    for wrong in ("text", None, 1):
+        with pytest.raises(CodecError, match=r"encode returned \w+, not bytes"):
+            Encoding(Pretends(wrong)).encoded((Raw(b"2"),))
