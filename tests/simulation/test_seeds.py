@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from perdure.core.machine import reports
 from perdure.engine.owner import ShardOwner
 from perdure.testing import simulation
 from perdure.testing.disk import SimulatedFile
-from perdure.testing.simulation import explain, main, simulate
+from perdure.testing.simulation import explain, main, plan, simulate
+from perdure.testing.workloads import WORKLOADS
 
 KNOWN = [
     (int(number), reason)
@@ -24,7 +26,7 @@ KNOWN = [
     )
 ]
 FIRST = int(os.environ.get("PERDURE_SIM_SEED", "1000"))
-SEEDS = int(os.environ.get("PERDURE_SIM_SEEDS", "200"))
+SEEDS = int(os.environ.get("PERDURE_SIM_SEEDS", "500"))
 BLOCK = 25
 
 
@@ -38,8 +40,10 @@ def quiet():
 
 
 def check(seeds):
+    """Fail with what the seeds have found; the first line says how to see it again."""
     broken = [verdict for verdict in map(simulate, seeds) if verdict.fault]
-    assert not broken, "\n\n".join(explain(verdict) for verdict in broken)
+    if broken:
+        pytest.fail("\n\n".join(explain(verdict) for verdict in broken), pytrace=False)
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, BLOCK))
@@ -52,6 +56,13 @@ def test_worlds_come_to_rest_with_every_law_kept(first):
 def test_what_was_found_once_stays_mended(seed):
     """Every seed that ever failed runs again; seeds.txt says what each one found."""
     check([seed])
+
+
+def test_every_workload_takes_part():
+    """Whatever a node can be asked for is played in many of the seeds, alone and beside others."""
+    played = Counter(kind for seed in range(1000, 1500) for kind in {kind for kind, _ in plan(seed).plays})
+    assert sorted(played) == list(range(len(WORKLOADS)))
+    assert min(played.values()) >= 30
 
 
 def test_the_outside_world_absorbs_duplicates():
@@ -101,7 +112,13 @@ def test_an_acknowledgement_before_the_commit_is_found(monkeypatch):
         write(self, live, request, outcome, transition, answer)
 
     monkeypatch.setattr(ShardOwner, "_write", hasty)
-    assert found(range(1, 300))
+    story = found(range(1, 300))
+    assert story
+    first = story.splitlines()[0]
+    with pytest.raises(pytest.fail.Exception) as failed:  # as the tests above tell it
+        check([int(first.split()[-1])])
+    assert str(failed.value).splitlines()[0] == first
+    assert first.startswith("perdure sim --seed ")
 
 
 def test_fused_commands_without_an_exact_prefix_are_found(monkeypatch):

@@ -275,7 +275,7 @@ class ShardOwner:
         if answer is None:
             return
         if live.uncommitted:
-            self._around.committer.append(Barrier(answer, reply, None))
+            self._around.committer.append(Barrier(live, answer, reply, None))
         else:
             answer(reply, None)
 
@@ -324,7 +324,7 @@ class ShardOwner:
         if live.held is not None:
             self.release(live)
         if live.uncommitted:
-            self._around.committer.append(Barrier(answer, None, error))
+            self._around.committer.append(Barrier(live, answer, None, error))
         else:
             answer(None, error)
 
@@ -481,7 +481,7 @@ class ShardOwner:
         if live.lost or error is not None:
             return
         if live.uncommitted:
-            self._around.committer.append(Barrier(lambda _reply, error: self._ask_again(live, error), None, None))
+            self._around.committer.append(Barrier(live, lambda _reply, error: self._ask_again(live, error), None, None))
             return
         for delivery in deliveries_of(live.state, asking=True):
             self._around.relay.send(delivery)

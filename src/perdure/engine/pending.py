@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from perdure.core.errors import InvalidArgument, PerdureError, Unavailable
+from perdure.core.errors import InvalidArgument, PerdureError, ResourceExhausted, Unavailable
 
 if TYPE_CHECKING:
     import asyncio
@@ -57,19 +57,32 @@ class PendingWrite:
 
 
 class Barrier:
-    """An answer that wrote nothing but must not overtake what it speaks of."""
+    """An answer that wrote nothing but must not overtake what it speaks of: earlier writes of the same workflow id.
 
-    __slots__ = ("_answer", "_error", "_reply")
+    If one of those was lost it is not given. A group that was refused for want of room takes others' writes with it, and not this: what
+    was decided here without writing (a claim) stands, and whoever asked must hear of it.
+    """
+
+    __slots__ = ("_answer", "_error", "_live", "_reply")
     transition: "Transition | None" = None
-    is_void = False
 
-    def __init__(self, answer: "Answer", reply: Any, error: PerdureError | None) -> None:
+    def __init__(self, live: "LiveWorkflow", answer: "Answer", reply: Any, error: PerdureError | None) -> None:
+        self._live = live
         self._answer = answer
         self._reply = reply
         self._error = error
 
+    @property
+    def is_void(self) -> bool:
+        return self._live.lost
+
     def __call__(self, fault: BaseException | None) -> None:
-        error = fault or self._error
+        error = self._error
+        if self._live.lost:
+            error = Unavailable("the write it depended on failed")
+        elif fault is not None and not isinstance(fault, ResourceExhausted):
+            self._answer(None, fault)
+            return
         self._answer(None if error is not None else self._reply, error)
 
 

@@ -230,7 +230,7 @@ class Queries:
 
     def _behind(self, live: LiveWorkflow | None, reply: object, answer: Answer) -> None:
         if live is not None and live.uncommitted:
-            self._committer.append(Barrier(answer, reply, None))
+            self._committer.append(Barrier(live, answer, reply, None))
         else:
             answer(reply, None)
 
