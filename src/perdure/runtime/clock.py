@@ -73,7 +73,8 @@ class RealClock:
             await asyncio.sleep(0)
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        alarm = self.call_at(self.now() + duration, lambda: done.set_result(None))
+        # Cancelled in the very round in which the alarm rings, the sleeper is done already.
+        alarm = self.call_at(self.now() + duration, lambda: None if done.done() else done.set_result(None))
         try:
             await done
         finally:

@@ -53,7 +53,8 @@ class VirtualClock:
             await asyncio.sleep(0)
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        wake = self._push(self._background, self._now + duration, lambda: done.set_result(None), is_background=True)
+        due = self._now + duration
+        wake = self._push(self._background, due, lambda: None if done.done() else done.set_result(None), is_background=True)
         try:
             await done
         finally:

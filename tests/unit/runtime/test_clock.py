@@ -1,7 +1,10 @@
 """The real clock: never backwards, never early, and still the wall clock's in the end."""
 
 import asyncio
+import time
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -125,6 +128,24 @@ def test_a_cancelled_alarm_stays_silent() -> None:
         assert sleeper.cancelled()
 
     asyncio.run(run())
+
+
+def test_a_sleeper_may_be_cancelled_as_its_alarm_rings() -> None:
+    """Both in one round of the loop: it is cancelled, and nobody hears of the alarm."""
+    faults: list[Any] = []
+
+    async def both() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: faults.append(context))
+        sleeper = loop.create_task(RealClock().sleep(1_000))
+        await asyncio.sleep(0)
+        loop.call_later(0, sleeper.cancel)
+        time.sleep(0.01)  # noqa: ASYNC251 – the loop is late: it finds both due
+        with pytest.raises(asyncio.CancelledError):
+            await sleeper
+
+    asyncio.run(both())
+    assert not faults
 
 
 def test_time_that_an_earlier_process_reached_does_not_come_again(caplog) -> None:
