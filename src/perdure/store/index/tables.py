@@ -142,7 +142,9 @@ def _workflow(changes: _Changes, found: Known, *, is_new: bool) -> None:
     else:
         changes.workflows.append(values)
     first = found.transitions - len(found.places)
-    changes.places += [(found.id, number, *place) for number, place in enumerate(found.places, first)]
+    changes.places += [
+        (found.id, number, place.segment, place.offset, place.length) for number, place in enumerate(found.places, first)
+    ]
 
 
 def _newest(items: Sequence[Item]) -> int:
