@@ -43,6 +43,37 @@ async def test_a_history_that_reaches_its_limit_fails_the_run(house) -> None:
         assert len(await handle.history()) <= 104
 
 
+@workflow
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    @workflow.run
+    async def run(self) -> int:
+        while True:
+            try:
+                await workflow.wait_until(lambda: False)
+            except asyncio.CancelledError:
+                self.count += 1
+
+    @workflow.signal
+    def add(self) -> None:
+        self.count += 1
+
+
+async def test_a_run_that_only_listens_reaches_its_limit_too(any_house) -> None:
+    """Signals and cancels that its code takes without asking for anything make the history longer like everything else."""
+    async with any_house(Counter, limits=Limits(history_events_warn=10, history_events_max=20)) as app:
+        handle = await app.client.start(Counter.run())
+        for _ in range(9):
+            await handle.signal(Counter.add())
+            await handle.cancel()
+        assert (await handle.describe()).status == "running"
+        await handle.signal(Counter.add())
+        with pytest.raises(WorkflowFailed, match="history_events_max"):
+            await handle.result()
+
+
 async def test_too_many_commands_in_one_decision_fail_the_run(house) -> None:
     limits = Limits(decision_commands_max=200)
     async with house(many_at_once, memory=True, replays=False, limits=limits) as app:

@@ -13,32 +13,38 @@ def limit_failure(message: str) -> Failure:
     )
 
 
-def fail_run(draft: Draft, message: str) -> None:
-    """Close the run here. `at` 0: no code asked for it, and replay does not expect it to."""
+def fail_run(draft: Draft, message: str, seen: int = 0) -> None:
+    """Close the run here, as of the input `seen` at least. `at` 0: no code asked for it, and replay does not expect it to."""
+    run = draft.run
+    based_on = max(run.seen_to, seen, *(event.based_on for event in draft.events if isinstance(event, CommandEvent)))
     draft.add(
         Failed(
             id=draft.next_id,
             time=draft.time,
             at=0,
-            based_on=max(draft.run.seen_to, *(event.based_on for event in draft.events if isinstance(event, CommandEvent)), 0),
+            based_on=based_on,
             failure=limit_failure(message),
-            unseen_signals=len(draft.run.unseen_signals),
+            unseen_signals=sum(1 for signal in run.unseen_signals if signal.id > based_on),
         )
     )
     notify_closed(draft)
 
 
-def fail_if_too_long(draft: Draft) -> None:
-    """Fail the run when its history reached the limit and it is not closing anyway."""
+def fail_if_too_long(draft: Draft, seen: int = 0) -> None:
+    """Fail the run when its history reached the limit and it is not closing anyway.
+
+    `seen` is the input up to which a decision without commands has come: of one that only ever listens, nothing else would be noticed.
+    """
     limit = draft.run.started.limits.history_max
-    if draft.length < limit or draft.changes or not draft.events:
+    if draft.length < limit or draft.changes or not (draft.events or seen):
         return
-    if type(draft.events[-1]) in CLOSING_KINDS:
+    if draft.events and type(draft.events[-1]) in CLOSING_KINDS:
         return
     fail_run(
         draft,
         f"history holds {draft.length} events; the limit (history_events_max) is {limit}: "
         "continue as new before (see workflow.info().continue_as_new_suggested)",
+        seen,
     )
 
 

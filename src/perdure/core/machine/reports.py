@@ -119,7 +119,7 @@ class _Judge:
             and (why := too_large(self.draft.state.limits, len(self.recorder.placed), self.recorder.size))
         ):
             fail_run(self.draft, why)
-        fail_if_too_long(self.draft)
+        fail_if_too_long(self.draft, self.seen)
         return self._outcome()
 
     def _leave_room(self, fact: ActivitySucceeded) -> None:

@@ -49,6 +49,23 @@ def test_signals_are_never_refused_for_length(lower_limits: Lower) -> None:
     assert (story.run.status, story.history[-1].unseen_signals) == ("failed", 5)  # type: ignore[union-attr]
 
 
+def test_a_run_that_only_listens_has_the_same_limit(lower_limits: Lower) -> None:
+    """Inputs it asks nothing at make its history longer, too: signals and cancels that its code has seen, and done nothing about."""
+    lower_limits(history_events_max=4)
+    story = started()
+    story.decide()
+    story.signal("go")
+    story.cancel()
+    assert story.decide().accepted
+    assert story.run.is_open
+    story.signal("go", "last")
+    assert story.decide().closed
+    last = story.history[-1]
+    assert isinstance(last, Failed)
+    assert (last.id, last.at, last.based_on, last.failure.type) == (5, 0, 4, "LimitExceeded")
+    assert last.unseen_signals == 0
+
+
 def test_a_run_that_ends_by_itself_at_the_limit_is_not_failed(lower_limits: Lower) -> None:
     """Completing or continuing with the last event allowed is what one is asked to do."""
     lower_limits(history_events_max=3)
