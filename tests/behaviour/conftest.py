@@ -72,7 +72,14 @@ class AlwaysCold(Sessions):
         return None
 
 
-MODES = ("warm", "cold", "unfused", "piecemeal")
+MODES = ("warm", "cold", "unfused", "piecemeal", "tiny")
+
+
+TINY: dict[str, Any] = {
+    "max_cached_runs": 1,
+    "limits": perdure.Limits(idle_runs_kept=0, message_commands_max=2),
+}
+"""Every bound that may be tiny without another outcome."""
 
 
 def force(node: Node, mode: str) -> None:
@@ -105,6 +112,8 @@ class House:
 
         `replays`: hold every history against its code when the node is left.
         """
+        if self.mode == "tiny":
+            options = TINY | options
         if memory is None:
             node = perdure.embedded(data or self.data, **options)
         else:
@@ -217,7 +226,7 @@ def house(tmp_path: Path, exported: list[dict[str, Any]]) -> House:
 
 @pytest.fixture(params=MODES)
 def any_house(request: pytest.FixtureRequest, tmp_path: Path, exported: list[dict[str, Any]]) -> House:
-    """The same test four times: runs held warm, always replayed from the first event, nothing fused, one command a message."""
+    """The same test in every mode: runs held warm, always replayed, nothing fused, one command a message, room for one run only."""
     return House(tmp_path / "data", exported, request.param)
 
 

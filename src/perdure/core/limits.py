@@ -7,7 +7,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Bounds on what one workflow id, run or message may hold. At a bound the caller gets a typed error naming it, at once."""
 
     payload_bytes_max: int = 2 * 1024 * 1024
-    """One argument, result, signal value …: `PayloadTooLarge`."""
+    """One argument, result, signal value …: `PayloadTooLarge`, where it is made. A run keeps the bound of its start."""
     id_bytes_max: int = 255
     """Workflow, signal, update and request ids, names: `InvalidArgument`."""
     history_events_warn: int = 10_000

@@ -78,7 +78,7 @@ class EngineFrontend:
         self._broker = broker
         self._clock = clock
         self._node = node
-        self._limits = limits
+        self.limits = limits
         self._parts = ReportParts(limits)
         self._ends = Ends(self)
         self.incarnation = incarnation
@@ -121,7 +121,7 @@ class EngineFrontend:
             lambda key: self.owner(key).load(key),
             self._find,
             self.record,
-            self._limits.queries_waiting_max,
+            self.limits.queries_waiting_max,
             self.incarnation,
         )
         around = Surroundings(
@@ -133,7 +133,7 @@ class EngineFrontend:
             held,
             self.queries,
             self.incarnation,
-            self._limits,
+            self.limits,
             self._reload,
             self._set_aside,
             self.relay,
@@ -328,7 +328,7 @@ class EngineFrontend:
         owner = self._owners[_shard_of(*key)]
         live = owner.open.get(key) or owner.find(key)
         if live is None and not self.store.may_hold(*key):
-            live = LiveWorkflow(WorkflowState(namespace=key[0], workflow_id=key[1], limits=self._limits), None)
+            live = LiveWorkflow(WorkflowState(namespace=key[0], workflow_id=key[1], limits=self.limits), None)
         if live is not None:
             owner.submit(live, request, answer)
             return

@@ -25,6 +25,7 @@ from perdure.replay.loop import WorkflowLoop
 from perdure.replay.matcher import Asked, Matcher
 from perdure.replay.predicates import Predicates
 from perdure.sdk.context import ActivityAnswer, ExternalAnswer, WorkflowInfo
+from perdure.sdk.payload_bound import lower
 
 T = TypeVar("T")
 
@@ -74,6 +75,7 @@ class RunContext:
         self.namespace = namespace
         self.workflow_id = workflow_id
         self.started = started
+        lower(started.limits.payload_bytes_max)  # else what is refused would depend on which nodes this process has seen
         self.matcher = matcher
         self.definition = definition
         self.run_id = started.origin_run_id or started.run_id

@@ -20,6 +20,7 @@ from perdure.sdk.handle import Handle
 from perdure.sdk.handlers import SignalCall, SignalHandler, UpdateCall, UpdateHandler
 from perdure.sdk.messages import message_of
 from perdure.sdk.options import choice, free_text, identifier, whole
+from perdure.sdk.payload_bound import bound_of, bounded
 from perdure.sdk.payloads import CONVERTER, Signature
 from perdure.sdk.views import WorkflowSummary, summary_of
 from perdure.sdk.workflow import Workflow, workflow_of
@@ -72,6 +73,7 @@ class Client(ActivityCompletion):
     def __init__(self, frontend: Frontend, chance: Chance, namespace: str = "default") -> None:
         self.frontend = frontend
         self.namespace = identifier(namespace, "namespace")
+        self.payload_bytes_max = bound_of(frontend)
         self._chance = chance
 
     def reach(self, call: str) -> Frontend:
@@ -218,7 +220,9 @@ class Client(ActivityCompletion):
         request_id: str | None = None,
         signal: SignalBody | None = None,
     ) -> tuple[StartWorkflow, Workflow[..., Any] | None]:
-        name, definition, values, keywords = _target(workflow, args)
+        with bounded(self.payload_bytes_max):
+            name, definition, values, keywords = _target(workflow, args)
+            kept = {} if memo is None else _memo(memo)
         chance = self._chance
         own_queue = definition.queue if definition is not None else ""
         named, datetimes = ({}, ()) if attributes is None else written(attributes, "attributes")
@@ -236,7 +240,7 @@ class Client(ActivityCompletion):
             on_conflict=choice(on_conflict, "on_conflict", CONFLICTS),
             reuse=choice(reuse, "reuse", REUSES),
             timeout=bound(timeout, "timeout") if timeout is not None else own_timeout,
-            memo={} if memo is None else _memo(memo),
+            memo=kept,
             attributes=named,
             attribute_datetimes=datetimes,
             origin=identifier(origin, "origin"),
@@ -249,7 +253,8 @@ class Client(ActivityCompletion):
 
     def signal_body(self, signal: Any, args: tuple[Any, ...], keywords: dict[str, Any], signal_id: str | None) -> SignalBody:
         """A signal as it travels, under an id that is fresh when none is given."""
-        name, values, named = message_of(signal, args, keywords, SignalHandler, SignalCall)
+        with bounded(self.payload_bytes_max):
+            name, values, named = message_of(signal, args, keywords, SignalHandler, SignalCall)
         return SignalBody(
             name=name,
             input=values,
@@ -267,7 +272,8 @@ class Client(ActivityCompletion):
         workflow: Workflow[..., Any] | None,
     ) -> tuple[UpdateWorkflow, Signature | None]:
         """An update as it travels, under an id that is fresh when none is given; and how its answer is read, where that is known."""
-        name, values, keywords = message_of(update, args, {}, UpdateHandler, UpdateCall)
+        with bounded(self.payload_bytes_max):
+            name, values, keywords = message_of(update, args, {}, UpdateHandler, UpdateCall)
         handler: Any = update.handler if isinstance(update, UpdateCall) else update
         if isinstance(update, str):
             handler = workflow.updates.get(update) if workflow is not None else None

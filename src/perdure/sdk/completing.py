@@ -11,6 +11,7 @@ from perdure.core.requests import FinishActivity, HeartbeatActivity
 from perdure.ports import Frontend
 from perdure.sdk import task_token
 from perdure.sdk.failures import to_failure
+from perdure.sdk.payload_bound import bounded
 from perdure.sdk.payloads import CONVERTER
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ class ActivityCompletion:
     """The part of `Client` that finishes attempts by their task token."""
 
     namespace: str
+    payload_bytes_max: int
+    """Bytes one payload may have, as the engine behind the frontend says."""
 
     def reach(self, call: str) -> Frontend:
         """The frontend, for this call."""
@@ -34,7 +37,9 @@ class ActivityCompletion:
         """
         frontend = self.reach("client.complete_activity()")
         of = self._claim_of(task_token)
-        await frontend.call(FinishActivity(**of, result=CONVERTER.encode(result, "result of the activity")))
+        with bounded(self.payload_bytes_max):
+            payload = CONVERTER.encode(result, "result of the activity")
+        await frontend.call(FinishActivity(**of, result=payload))
 
     async def fail_activity(self, task_token: str, exception: BaseException) -> None:
         """Fail such an attempt: its retry policy says whether there is another one. A `CancelledError` says that it was cancelled.
@@ -55,7 +60,8 @@ class ActivityCompletion:
         """
         frontend = self.reach("client.heartbeat_activity()")
         of = self._claim_of(task_token)
-        encoded = CONVERTER.encode(list(details), "heartbeat") if details else ABSENT
+        with bounded(self.payload_bytes_max):
+            encoded = CONVERTER.encode(list(details), "heartbeat") if details else ABSENT
         beaten: Beaten = await frontend.call(HeartbeatActivity(**of, details=encoded))
         if not beaten.wanted:
             raise NotFound("the task token names a claim that is gone: it was used, or the attempt has ended otherwise")

@@ -9,10 +9,10 @@ from typing import Any, Final
 from msgspec import DecodeError, Raw, json
 
 from perdure.core.codec import is_deeper
-from perdure.core.errors import InvalidArgument, PayloadTooLarge
-from perdure.core.limits import LIMITS
+from perdure.core.errors import InvalidArgument
 from perdure.core.payload import Payload
 from perdure.sdk.encodable import LEAVES, NESTING_MAX, flaw, holds_non_finite, is_settled, ordered, to_encodable
+from perdure.sdk.payload_bound import Watermark, bytes_max, check_size
 from perdure.sdk.readers import Reader, read_plain, reader_of
 
 _encode: Final = json.Encoder(enc_hook=to_encodable).encode
@@ -21,12 +21,13 @@ _encode: Final = json.Encoder(enc_hook=to_encodable).encode
 class Converter:
     """Values to payloads and back, by type hint.
 
-    `limit_bytes` bounds one payload; the check is made where the payload is made, so a value that is too large never travels.
+    `limit_bytes` bounds one payload; left out, what holds where it is made does (see `payload_bound`). The check is made there and then, so a
+    value that is too large never travels.
     """
 
     __slots__ = ("_ordered_readers", "_readers", "limit_bytes")
 
-    def __init__(self, limit_bytes: int = LIMITS.payload_bytes_max) -> None:
+    def __init__(self, limit_bytes: int | None = None) -> None:
         self.limit_bytes = limit_bytes
         self._readers: dict[Any, Reader] = {Any: read_plain}
         self._ordered_readers: dict[tuple[Any, str], Reader] = {}
@@ -48,12 +49,12 @@ class Converter:
             raise _not_encodable(value, path, str(error)) from error
         if b"null" in data and value is not None and holds_non_finite(value):
             raise _not_encodable(value, path, "NaN and infinity are not JSON numbers")
-        if len(data) > self.limit_bytes:
-            raise PayloadTooLarge(
-                f"{path} is {len(data):,} bytes, more than the {self.limit_bytes:,} one payload may have "
-                f"(setting limits.payload_bytes_max)"
-            )
+        if len(data) > Watermark.lowest or self.limit_bytes is not None:
+            self._check_size(len(data), path)
         return Raw(data)
+
+    def _check_size(self, size: int, path: str) -> None:
+        check_size(size, path, bytes_max() if self.limit_bytes is None else self.limit_bytes)
 
     def decode(self, payload: Payload, type: Any = Any, path: str = "$") -> Any:
         """The value of a payload read as `type`; `Any` gives plain JSON values. Raises `InvalidArgument` naming the part that does not fit."""
@@ -118,4 +119,4 @@ def _not_readable(error: Exception, path: str) -> InvalidArgument:
 
 
 CONVERTER: Final = Converter()
-"""The converter with the default limit."""
+"""The converter with the limit that holds where it is used."""

@@ -16,6 +16,7 @@ from perdure.sdk.messages import message_of
 from perdure.sdk.options import identifier, whole
 from perdure.sdk.options import reason as checked_reason
 from perdure.sdk.outcome import outcome_of
+from perdure.sdk.payload_bound import bounded
 from perdure.sdk.payloads import CONVERTER
 from perdure.sdk.update_handle import UpdateHandle, answer_of
 from perdure.sdk.views import HistoryEntry, WorkflowDescription, entries_of, view_of
@@ -197,7 +198,8 @@ class Handle(Generic[R_co]):
         """
         client = self._client
         frontend = client.reach("handle.query()")
-        name, values, keywords = message_of(query, args, {}, QueryHandler, QueryCall)
+        with bounded(client.payload_bytes_max):
+            name, values, keywords = message_of(query, args, {}, QueryHandler, QueryCall)
         reply = await frontend.query(
             Query(
                 namespace=client.namespace,

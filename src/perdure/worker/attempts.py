@@ -22,6 +22,7 @@ from perdure.sdk.activity import Activity
 from perdure.sdk.context import CompletesLater, activity_context
 from perdure.sdk.failures import to_failure
 from perdure.sdk.interceptors import ActivityCall, Interceptor, around_activities
+from perdure.sdk.payload_bound import bind, bound_of, check_size
 from perdure.worker.processes import FailedInChild, ProcessPool
 from perdure.worker.threads import DaemonThreads, returned
 
@@ -212,6 +213,7 @@ class Attempts:
         self._limit = limit
         self._max_processes = max_processes
         self._around = around_activities(interceptors)
+        self._payload_bytes_max = bound_of(frontend)
         self.stopping = False
 
     def __len__(self) -> int:
@@ -236,6 +238,7 @@ class Attempts:
     async def _run(self, definition: Activity[..., Any], attempt: Attempt) -> None:
         attempt.begun = True
         activity_context.set(attempt)
+        bind(self._payload_bytes_max)
         claim = attempt.claim
         scheduled = claim.scheduled
         fact: Fact | None = None
@@ -298,7 +301,9 @@ class Attempts:
             processes = self._processes = ProcessPool(self._max_processes)
         scheduled, signature = attempt.claim.scheduled, definition.signature
         if self._around is None:
-            return await processes.run(definition, attempt, scheduled.input, scheduled.keywords)
+            done = await processes.run(definition, attempt, scheduled.input, scheduled.keywords)
+            check_size(len(bytes(done)), f"result of {definition.name}", self._payload_bytes_max)
+            return done
 
         async def innermost(call: ActivityCall) -> Any:
             values, keywords = signature.bind(call.args, call.kwargs, definition.name)

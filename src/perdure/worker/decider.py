@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from perdure.core.commands import ContinueAsNew, FailWorkflow
 from perdure.core.errors import CodecError, PerdureError, ResourceExhausted, Unavailable
 from perdure.core.events import Started, UpdateBody
-from perdure.core.limits import LIMITS
 from perdure.core.parts import split
 from perdure.core.payload import ABSENT
 from perdure.core.replies import ActivityClaim, NotWanted, Reported, WorkflowClaimed
@@ -28,6 +27,7 @@ from perdure.replay.runner import Runner
 from perdure.replay.watchdog import WatchedThread
 from perdure.sdk.coded import has_codec
 from perdure.sdk.encoding import any_encoded, is_encoded
+from perdure.sdk.payload_bound import limits_of
 from perdure.sdk.registry import Registry
 from perdure.worker.answering import Answering
 from perdure.worker.attempts import Fact
@@ -84,7 +84,7 @@ class Decider:
         self._cut: set[str] = set()
         """Runs whose last fused report was cut: their next fact goes unfused."""
         self.fuse = True
-        self.commands_max = LIMITS.message_commands_max
+        self.commands_max = limits_of(frontend).message_commands_max
         """More in one report travel in parts."""
         self._unanswered = 0
         self._left: asyncio.Future[None] | None = None
