@@ -20,7 +20,7 @@ from perdure.sdk.client import Client
 from perdure.sdk.codecs import PayloadCodec
 from perdure.sdk.coded import coded
 from perdure.sdk.context import refuse_in_workflow
-from perdure.sdk.duration import Duration, bound
+from perdure.sdk.duration import Duration, bound, length
 from perdure.sdk.intercepted import intercepted
 from perdure.sdk.interceptors import Interceptor, interceptors_of
 from perdure.sdk.options import identifier
@@ -85,7 +85,7 @@ class Node:
             max_cached_runs=_positive("max_cached_runs", max_cached_runs),
             blocked_after=blocked_after,
         )
-        self._grace = grace
+        self._grace = length(grace, "grace") / 1_000_000
         self._working = False
         self._running = False
         self._turn = asyncio.Lock()
@@ -238,7 +238,7 @@ class Worker:
     ) -> None:
         registry = Registry(build_id, interceptors_of(interceptors))
         registry.register(*workflows, *activities)
-        self._grace = grace
+        self._grace = length(grace, "grace") / 1_000_000
         frontend = coded(client.frontend, codec)
         self._worker = TaskWorker(
             frontend,

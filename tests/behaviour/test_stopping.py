@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import os
 import random
 from contextlib import suppress
@@ -12,7 +13,7 @@ import pytest
 import perdure
 from perdure import Retry, Worker, activity, workflow
 from perdure.broker.inprocess import InProcessBroker
-from perdure.errors import ActivityError, ResourceExhausted, Unavailable
+from perdure.errors import ActivityError, InvalidArgument, ResourceExhausted, Unavailable
 from perdure.node import Node
 from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
@@ -433,3 +434,12 @@ async def test_everything_asked_of_a_stopped_node_is_unavailable(house) -> None:
     for asked in (handle.result(), handle.describe(), handle.history(), app.client.count(), handle.signal("go", "x")):
         with pytest.raises(Unavailable):
             await asyncio.wait_for(asked, 5)
+
+
+@pytest.mark.parametrize("grace", [math.nan, math.inf, -1.0, "long"])
+def test_a_grace_that_is_no_length_of_time_is_refused(tmp_path, grace) -> None:
+    """At once, and not when the node is to stop."""
+    with pytest.raises(InvalidArgument, match="grace"):
+        perdure.embedded(tmp_path, grace=grace)
+    with pytest.raises(InvalidArgument, match="grace"):
+        Worker(perdure.embedded(tmp_path).client, grace=grace)

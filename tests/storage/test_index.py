@@ -3,12 +3,14 @@
 import asyncio
 import random
 import sqlite3
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perdure.core.errors import HistoryDamaged
 from perdure.core.events import AttributesSet, Completed, ContinuedAsNew, SignalReceived, Started
 from perdure.core.shards import SHARDS
 from perdure.core.transition import RunChange, Transition
@@ -16,6 +18,7 @@ from perdure.ports import Lease, RunFilter
 from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
 from perdure.runtime.files import LocalFiles
+from perdure.store.errors import JournalCorrupt
 from perdure.store.index import index as module
 from perdure.store.index.file import BUILDING, DAMAGED
 from perdure.store.index.index import Index
@@ -248,6 +251,130 @@ async def test_a_file_that_is_no_index_is_kept_for_people(path: Path) -> None:
     store, _ = await Life(path).begin()
     await store.close()
     assert path.joinpath(INDEX_FILE + DAMAGED).read_bytes().startswith(b"no database")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP TABLE places",
+        "DROP INDEX runs_by_workflow",
+        "UPDATE state SET position = 'no bytes'",
+        "DELETE FROM state",
+        "PRAGMA user_version = 99",
+    ],
+)
+def test_an_index_that_is_made_otherwise_is_made_anew(tmp_path: Path, change: str) -> None:
+    """A table that is gone or a value of another kind is seen at the opening, not by whoever asks later."""
+
+    async def proof() -> None:
+        story = Story(9)
+        store, lease = await Life(tmp_path).begin()
+        await story.grow(store, lease, 60)
+        await store.close()
+        connection = sqlite3.connect(tmp_path / INDEX_FILE)
+        connection.execute(change)
+        connection.commit()
+        connection.close()
+        store, _ = await Life(tmp_path).begin()
+        assert store.recovery.transitions == 60
+        await story.check(store)
+        await store.close()
+
+    asyncio.run(proof())
+
+
+@run
+async def test_a_row_that_the_disk_changed_is_found_while_it_is_in_use(path: Path) -> None:
+    """A workflow id that reads otherwise is no damage SQLite sees by itself, and its runs could not be found; soon after the start they can."""
+    store, lease = await Life(path).begin()
+    await store.commit(lease, [transition("order-1", 1), transition("order-2", 1)])
+    await store.close()
+    file = path / INDEX_FILE
+    data = file.read_bytes()
+    file.write_bytes(data.replace(b"order-1", b"order-X", 1))
+    life = Life(path)
+    store, _ = await life.begin()
+    await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "perdure index check"])
+    assert await store.load("default", "order-1") == (transition("order-1", 1),)
+    assert await store.record("default", "order-X") is None
+    await store.close()
+    assert (path / (INDEX_FILE + DAMAGED)).exists()
+
+
+@run
+async def test_a_stop_does_not_wait_for_the_look_through_the_file(path: Path) -> None:
+    """Closed at once, nothing of it is left: no thread and no task."""
+    story = Story(10)
+    store, lease = await Life(path).begin()
+    await story.grow(store, lease, 100)
+    await store.close()
+    store, _ = await Life(path).begin()
+    await store.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("perdure-index")]
+    assert len(asyncio.all_tasks()) == 1
+
+
+def transition(workflow: str, number: int) -> Transition:
+    event = (
+        Started(id=1, time=1, workflow_type="a", queue="q", run_id=f"run-{workflow}", seed=1)
+        if number == 1
+        else SignalReceived(id=number, time=1, name="go")
+    )
+    return Transition(workflow_id=workflow, runs=(RunChange(run_id=f"run-{workflow}", events=(event,)),))
+
+
+@pytest.mark.parametrize("others", ["another id's", "a later one"])
+def test_a_whole_line_of_the_same_length_is_not_taken_for_the_one_that_was_there(tmp_path: Path, others: str) -> None:
+    """Its checksum is right, and yet it is not the history that was asked for: the run is set aside, and the next start reads everything."""
+
+    async def proof() -> None:
+        store, lease = await Life(tmp_path).begin()
+        for number in range(1, 8):
+            await store.commit(lease, [transition(workflow, number) for workflow in "abc"])
+        await store.close()
+        file = tmp_path / "journal" / "00000001.jsonl"
+        lines = file.read_bytes().splitlines(keepends=True)
+        there, other = [5, 6] if others == "another id's" else [4, 7]  # event 2 of b, of c; events 2, 3 of a
+        assert len(lines[there]) == len(lines[other])
+        lines[there] = lines[other]
+        file.write_bytes(b"".join(lines))
+        hit = "b" if others == "another id's" else "a"
+        store, _ = await Life(tmp_path).begin()
+        assert store.recovery.transitions == 0
+        with pytest.raises(HistoryDamaged):
+            await store.load("default", hit)
+        record = await store.record("default", hit)
+        assert record is not None
+        assert [event.id for event in record.events] == [1]
+        for workflow in {"a", "b", "c"} - {hit}:
+            assert len(await store.load("default", workflow)) == 7
+        await store.close()
+        store, _ = await Life(tmp_path).begin()
+        assert store.recovery.transitions > 0
+        assert hit in {run.workflow_id for run in store.damaged()}
+        await store.close()
+
+    asyncio.run(proof())
+
+
+@run
+async def test_two_segments_that_were_exchanged_are_refused_though_the_index_knows_them(path: Path) -> None:
+    """Nothing of them need be read; that they stand in the wrong places is seen all the same, and putting them back is all it takes."""
+    story = Story(11)
+    store, lease = await Life(path).begin()
+    await story.grow(store, lease, 200)
+    await store.close()
+    one, two = [path / "journal" / f"{number:08}.jsonl" for number in (2, 4)]
+    first, second = one.read_bytes(), two.read_bytes()
+    one.write_bytes(second)
+    two.write_bytes(first)
+    with pytest.raises(JournalCorrupt, match="segment 4"):
+        await Life(path).begin()
+    one.write_bytes(first)
+    two.write_bytes(second)
+    store, _ = await Life(path).begin()
+    await story.check(store)
+    await store.close()
 
 
 @pytest.mark.parametrize("error", [sqlite3.OperationalError("database or disk is full"), sqlite3.DatabaseError("malformed")])

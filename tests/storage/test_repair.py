@@ -95,6 +95,22 @@ def test_damage_at_the_end_that_was_written_behind_is_mended_too(bench, contents
     assert (after, still, [bool(fault.kept) for fault in again.faults]) == (before, named, [True])
 
 
+def test_a_newest_segment_of_which_no_line_is_whole_is_left_behind_and_mended(bench, contents) -> None:
+    """What is written next goes into a segment of its own, so that its header is never part of the damaged bytes."""
+    newest = max(contents)
+    lines = contents[newest].splitlines(keepends=True)
+    bad = contents | {newest: b"".join(line[:20] + b"?" + line[21:] for line in lines[:2])}
+    files = bench.files(bad)
+    bench.write(files, [[bench.transition("d", 1)]], segment_bytes_max=1500)
+    assert bench.contents(files)[newest] == bad[newest]
+    before, named, report = found_in(bench, files)
+    assert named
+    assert len(report.faults) == 1
+    assert len(mend(files).kept) == 1
+    assert all(fault.kept for fault in verify(files).faults)
+    assert found_in(bench, files)[:2] == (before, named)
+
+
 def test_a_torn_end_is_cut(bench, contents) -> None:
     """It is reported by verify, taken away by repair."""
     newest = max(contents)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from perdure.store.index.schema import FORMAT, INDEXES, connect, create, files_of, write_behind, write_once
+from perdure.store.index.schema import FORMAT, INDEXES, check_tables, connect, create, files_of, write_behind, write_once
 from perdure.store.index.tables import Tables
 
 DAMAGED: Final = ".damaged"
@@ -28,6 +28,7 @@ def reopened(path: Path) -> Tables | None:
                 connection.close()
                 remove(path)
                 return None
+            check_tables(connection)
             write_behind(connection)
             return Tables(connection)
         except BaseException:
@@ -49,6 +50,7 @@ def copied(path: Path) -> Tables | None:
                 return None
             copy = connect(None)
             source.backup(copy)
+            check_tables(copy)
             return Tables(copy)
         finally:
             source.close()

@@ -12,7 +12,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -20,6 +20,7 @@ from typing import Final, TypeVar
 from perdure.core.transition import Transition
 from perdure.ports import RunFilter, RunPage
 from perdure.store.index import file, reading, upkeep
+from perdure.store.index.checking import Checking
 from perdure.store.index.item import Damaged, Item, Key, Parked, Place, Written
 from perdure.store.index.known import Known, known
 from perdure.store.index.position import Position, decode_position, encode_position
@@ -76,6 +77,8 @@ class Index:
         self._scanner: ThreadPoolExecutor | None = None
         self._task: asyncio.Task[None] | None = None
         self._soon: asyncio.TimerHandle | None = None
+        self._checking: Checking | None = None
+        self._check_task: asyncio.Task[None] | None = None
         self._again: Again | None = None
 
     # ------------------------------------------------------------------------------------------------------------ opening
@@ -128,9 +131,12 @@ class Index:
             self._elder = None
         if self._path is None:
             return
-        if self._is_building:
+        was_built, self._is_building = self._is_building, False
+        if was_built:
             self._tables.connection = file.finished(self._tables.connection, self._path)
-            self._is_building = False
+        else:
+            self._checking = Checking(self._path)
+            self._check_task = asyncio.get_running_loop().create_task(self._check(self._checking), name="perdure index check")
         self._points, self._scans = connect(self._path, read_only=True), connect(self._path, read_only=True)
 
     def _begin(self, position: Position) -> None:
@@ -242,6 +248,7 @@ class Index:
         """Write what is left, together with where the journal ends now, and let go of the file. Idempotent."""
         if not self._is_open:
             return
+        await self._stop_checking()
         try:
             await self.reached()
             self._is_open = False
@@ -257,6 +264,9 @@ class Index:
     def let_go(self) -> None:
         """Close the file without writing anything. Idempotent."""
         self._is_open = False
+        if self._checking is not None:
+            self._checking.stop()
+            self._checking = None
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
@@ -378,6 +388,18 @@ class Index:
             await self._go_on_in_memory(error)
         finally:
             self._task = None
+
+    async def _check(self, checking: Checking) -> None:
+        """Look through a file that an earlier process left, and go on without it when it is not in order."""
+        fault = await checking.fault()
+        if fault and self._is_open and self._path is not None:
+            with suppress(sqlite3.Error):  # whoever met it first has mended it
+                await self._mend(sqlite3.DatabaseError(f"it does not fit together: {fault}"))
+
+    async def _stop_checking(self) -> None:
+        if self._checking is not None and self._check_task is not None:
+            self._checking.stop()
+            await asyncio.wait([self._check_task])
 
     # ------------------------------------------------------------------------------------------------- about a workflow id
 

@@ -89,6 +89,21 @@ def create(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
+def check_tables(connection: sqlite3.Connection) -> None:
+    """Raises `sqlite3.Error` when the tables and their indexes are not those of this format."""
+    model = sqlite3.connect(":memory:")
+    try:
+        model.executescript(TABLES + INDEXES)
+        if not _made(model) <= _made(connection):
+            raise sqlite3.DatabaseError("its tables are not those of this format")
+    finally:
+        model.close()
+
+
+def _made(connection: sqlite3.Connection) -> set[tuple[str, str | None]]:
+    return set(connection.execute("SELECT name, sql FROM sqlite_master"))
+
+
 def files_of(path: Path) -> tuple[Path, ...]:
     """The index's file and those SQLite keeps beside it."""
     return path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")

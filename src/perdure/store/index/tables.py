@@ -37,7 +37,7 @@ class Tables:
     def position(self) -> bytes | None:
         """What the index is complete to, as it was given; None for one that never was."""
         found = self.connection.execute("SELECT position FROM state").fetchone()
-        return None if found is None else bytes(found[0])
+        return found[0] if found is not None and isinstance(found[0], bytes) else None
 
     def write(self, batch: Batch, position: bytes, number: int) -> None:
         """Everything of batch `number`, or nothing of it."""

@@ -1,6 +1,7 @@
 """Runs part of whose history is lost: which they are, why, and what may still be told of them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from perdure.store.journal.fault import Fault, RunName
 
 if TYPE_CHECKING:
     from perdure.core.events import AnyEvent
+    from perdure.core.notes import AnyNote
 
 _NONE: Final[Mapping[str, str]] = {}
 
@@ -61,8 +63,8 @@ def as_far_as_whole(record: Record, reason: str) -> Record:
     closing: AnyEvent | None = last if last is not None and is_closing(last) else None
     return replace(
         record,
-        events=tuple(event for number, event in enumerate(record.events, 1) if event.id == number),
-        notes=tuple(note for number, note in enumerate(record.notes, 1) if note.id == number),
+        events=tuple(event for event, number in takewhile(_is_next, zip(record.events, count(1), strict=False))),
+        notes=tuple(note for note, number in takewhile(_is_next, zip(record.notes, count(1), strict=False))),
         damage=Damage(
             reason=reason,
             last_event=max((event.id for event in record.events), default=0),
@@ -70,6 +72,11 @@ def as_far_as_whole(record: Record, reason: str) -> Record:
             closing=closing,
         ),
     )
+
+
+def _is_next(numbered: "tuple[AnyEvent | AnyNote, int]") -> bool:
+    entry, number = numbered
+    return entry.id == number
 
 
 def without(transition: Transition, damaged: Mapping[str, str]) -> Transition | None:

@@ -379,7 +379,8 @@ class JournalReader:
     def _close_gap(self, line: Line, start: int, missing: int, *, is_chained: bool) -> None:
         """Put down what lies between the last good line and `line`."""
         self._follows()
-        self._span.is_whole = line.head is not None  # then all that is wrong stands before this segment
+        # Behind a header all that is wrong stands before this segment, unless it does before the header itself.
+        self._span.is_whole = line.head is not None and all(stretch.segment != self.number for stretch in self._stretches)
         gap = self._gap(start, missing)
         gap.behind = line.seq
         if line.head is not None and line.head.lost and is_chained:

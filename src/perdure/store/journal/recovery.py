@@ -20,6 +20,10 @@ from perdure.store.journal.fault import Fault
 from perdure.store.journal.format import FOLDER, BadLine, Link, link_of, number_of, parse, segment_key, segment_name
 from perdure.store.journal.naming import WhoWrote
 from perdure.store.journal.reader import Cut, Found, JournalReader, Untracked, lines_of
+from perdure.store.journal.rewriting import first_line
+
+FIRST_BYTES: Final = 4096
+"""Nearly every header is shorter."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -181,7 +185,10 @@ def _end(reader: JournalReader) -> JournalEnd:
 
 
 def is_of(files: Files, position: Position) -> bool:
-    """True when the line a position stands behind is in this journal, so that reading can go on there."""
+    """True when the line a position stands behind is in this journal, and so is every segment before, so that reading can go on there.
+
+    Raises `JournalCorrupt` when a segment is missing.
+    """
     name = segment_name(position.segment)
     try:
         if not position.whole or not position.lines or files.size(name) < position.end:
@@ -192,7 +199,16 @@ def is_of(files: Files, position: Position) -> bool:
         return False
     if first.head is None or first.head.lost or first.head.next is not None:
         return False
-    return (first.head.store, link_of(last)) == (position.store, Link(position.seq, position.grp, position.run, position.crc))
+    if (first.head.store, link_of(last)) != (position.store, Link(position.seq, position.grp, position.run, position.crc)):
+        return False
+    return all(_is_in_place(files, key, position.store) for key in segments_of(files) if number_of(key) < position.segment)
+
+
+def _is_in_place(files: Files, key: int, store: str) -> bool:
+    """True when a segment's file begins as it should: it is not one of another number, or of another journal."""
+    first = first_line(files, key, FIRST_BYTES) or first_line(files, key)
+    head = first.head if first is not None else None
+    return first is not None and head is not None and (first.seg, head.store) == (number_of(key), store)
 
 
 def _report(reader: JournalReader, seconds: float) -> Recovery:

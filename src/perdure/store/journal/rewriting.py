@@ -126,9 +126,9 @@ class _Writing:
             await self._file.append(data)
 
 
-def first_line(files: Files, key: int) -> Line | None:
-    """The first line of a segment, if it is whole."""
-    text, newline, _ = files.read(segment_name(key), 0, HEAD_BYTES).partition(b"\n")
+def first_line(files: Files, key: int, limit: int = HEAD_BYTES) -> Line | None:
+    """The first line of a segment, if it is whole and has no more than `limit` bytes."""
+    text, newline, _ = files.read(segment_name(key), 0, limit).partition(b"\n")
     try:
         return parse(text) if newline else None
     except BadLine:

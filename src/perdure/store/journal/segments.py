@@ -63,6 +63,10 @@ class SegmentWriter:
             whole=self._whole,
         )
 
+    def doubt(self) -> None:
+        """What was read somewhere is not what was written: from now on positions say that everything must be read at the next start."""
+        self._whole = False
+
     async def append(self, bodies: Sequence[Body]) -> tuple[int, int, list[bytes]]:
         """Write one group of transitions and make it durable; says in which segment and from which byte on its lines lie."""
         file = await self._room()
@@ -87,7 +91,7 @@ class SegmentWriter:
     async def _room(self) -> AppendFile:
         """The segment to write to: the newest, or its successor when it is full. Every step can be taken up again after `DiskFull`."""
         file = self._file or self._open()
-        if self._lost and self._lines:
+        if self._lost and (self._lines or file.size):
             file = self._leave(file)
         elif file.size >= self._bytes_max:
             file = await self._next(file)

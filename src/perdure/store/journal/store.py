@@ -24,6 +24,7 @@ from perdure.store.index.position import Position
 from perdure.store.index.upkeep import RunKey
 from perdure.store.journal.compaction import DEAD_SHARE, Compacted, Compaction
 from perdure.store.journal.damaged import DamagedRuns, as_far_as_whole, only_begun, reason_of, without, words_of
+from perdure.store.journal.expected import Expected
 from perdure.store.journal.fault import Fault, RunName
 from perdure.store.journal.format import BadLine, number_of, parse, run_of, segment_name
 from perdure.store.journal.reader import lines_of
@@ -336,19 +337,35 @@ class JournalStore:
 
     def _read(self, namespace: str, workflow_id: str, first: int = 0, last: int | None = None) -> Iterator[Transition | None]:
         """Transitions number `first` to `last` of a workflow id; None in the place of one that is damaged."""
+        expected = Expected(namespace, workflow_id)
         for number, place in enumerate(self._index.places((namespace, workflow_id), first, last), first):
-            name = segment_name(place.segment)
-            text = self._files.read(name, place.offset, place.length)
+            found: Transition | None = None
             try:
-                yield parse(text.removesuffix(b"\n")).t
+                found = expected.own(self._line_at(place))
+                expected.follow(found)
             except BadLine as bad:
-                mended = self._mended.get((place.segment, place.offset))
-                if mended is None:
-                    self._rotten(namespace, workflow_id, number, place, bad)
-                yield mended
+                self._rotten(namespace, workflow_id, number, place, bad)
+            yield found
+
+    def _line_at(self, place: Place) -> Transition | None:
+        """What stands there; None when it is no transition. Raises `BadLine`."""
+        text = self._files.read(segment_name(place.segment), place.offset, place.length)
+        try:
+            return parse(text.removesuffix(b"\n")).t
+        except BadLine:
+            mended = self._mended.get((place.segment, place.offset))
+            if mended is None:
+                raise
+            return mended
 
     def _rotten(self, namespace: str, workflow_id: str, number: int, place: Place, bad: BadLine) -> None:
-        """A line that was whole when it was written or first read is so no more: its runs are damaged from now on."""
+        """A line that was whole when it was written or first read is so no more: its runs are damaged from now on.
+
+        Or the index is wrong. The next start reads everything, and knows.
+        """
+        if self._writer is not None:
+            self._writer.doubt()
+            self._index.reach(self._writer.position)
         fault = Fault(segment=place.segment, offset=place.offset, length=place.length, why=str(bad))
         for row in self._index.rows((namespace, workflow_id)):
             if row.first <= number <= row.last and row.run_id not in self._damaged.of(namespace, workflow_id):
