@@ -44,14 +44,18 @@ def encode_transition(transition: Transition) -> bytes:
 def encode_transitions(transitions: Sequence[Transition]) -> list[bytes | Unwritable]:
     """`encode_transition` of each, in less time; an `Unwritable` stands where it would have been raised."""
     try:
-        texts = [_encode(transition) for transition in transitions]
-        lines = b"\n".join(texts)
-        if lines.count(b"\n") == len(texts) - 1:
+        texts: list[bytes] = []
+        for transition in transitions:
+            text = _encode(transition)
+            if b"\n" in text:
+                break
+            _refuse_deep(text)
+            texts.append(text)
+        else:
+            lines = b"\n".join(texts)
             _decode_lines(lines)
             _refuse_torn(lines)
-            for text in texts:
-                _refuse_deep(text)
-            return list[bytes | Unwritable](texts)
+            return list(texts)
     except _FAULTS:
         pass  # one of them is at fault, or merely spread over several lines: look at each by itself
     return [_encoded(transition) for transition in transitions]

@@ -18,10 +18,10 @@ def size_of(payloads: tuple[Payload, ...]) -> int:
     """Bytes of JSON text in all of them."""
     size = 0
     for payload in payloads:
-        size += len(bytes(payload))
+        size += len(payload)
     return size
 
 
 def is_absent(payload: Payload) -> bool:
     """True when there is no payload at all (as opposed to a JSON `null`)."""
-    return payload is ABSENT or not bytes(payload)
+    return payload is ABSENT or not len(payload)

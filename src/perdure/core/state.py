@@ -1,10 +1,10 @@
 """State: the fold of what is written under one workflow id. Written only by `core.machine.apply`.
 
 Fields marked *volatile* are not part of the fold: they live in the owner's memory, are set by volatile entries (`core.volatile`) and
-may be forgotten at any time; nothing that is true of a run depends on them.
+may be forgotten at any time; nothing that is true of a run depends on them. Empty containers as defaults are made anew for each object.
 """
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from perdure.core.events import (
     CLOSING_KINDS,
@@ -49,7 +49,7 @@ class ActivityState(Struct, kw_only=True):
     claim_noted: bool = False
     """The claim's note is part of what is written."""
     last_failure: Failure | None = None
-    failures: list[AttemptFailed] = field(default_factory=list[AttemptFailed])
+    failures: list[AttemptFailed] = []
     """First and last failed attempts, bounded by the limits."""
     heartbeat: Payload = ABSENT
     cancel_requested: bool = False
@@ -115,21 +115,21 @@ class RunState(Struct, kw_only=True):
     """`based_on` of the last accepted decision that had commands; strictly rising, so it serves as the decision fence."""
     covered: int = 0
     """Every event up to here was seen by an accepted decision."""
-    activities: dict[int, ActivityState] = field(default_factory=dict[int, ActivityState])
-    timers: dict[int, TimerStarted] = field(default_factory=dict[int, TimerStarted])
-    ordinals: dict[str, int] = field(default_factory=dict[str, int])
+    activities: dict[int, ActivityState] = {}
+    timers: dict[int, TimerStarted] = {}
+    ordinals: dict[str, int] = {}
     """How many activities of each name were scheduled."""
-    unseen_signals: list[SignalReceived] = field(default_factory=list[SignalReceived])
-    unseen_cancels: list[CancelRequested] = field(default_factory=list[CancelRequested])
-    attributes: dict[str, Attribute] = field(default_factory=dict[str, Attribute])
+    unseen_signals: list[SignalReceived] = []
+    unseen_cancels: list[CancelRequested] = []
+    attributes: dict[str, Attribute] = {}
     """As set so far; never changed in place, it may be the start's own."""
     datetimes: tuple[str, ...] = ()
     """Names of the attributes that are datetimes."""
     details: str = ""
     closing: ClosingEvent | Terminated | TimedOut | None = None
     quarantine: Quarantined | None = None
-    failed_builds: list[str] = field(default_factory=list[str])
-    refused_builds: dict[str, str] = field(default_factory=dict[str, str])
+    failed_builds: list[str] = []
+    refused_builds: dict[str, str] = {}
     """Builds too old for the run, and the change id each lacks."""
     build_id: str = ""
     delayed_until: int = 0
@@ -156,7 +156,7 @@ class RunState(Struct, kw_only=True):
     """Volatile: like `covered`, of decisions without commands whose note is not written yet."""
     sticky: str = ""
     """Volatile: the worker that holds the run warm."""
-    unnoted: list[int] = field(default_factory=list[int])
+    unnoted: list[int] = []
     """Volatile: activities whose claim is not written yet; it is, with the run's next transition, if it still lives then."""
 
     @property
@@ -207,12 +207,12 @@ class WorkflowState(Struct, kw_only=True):
     run: RunState | None = None
     start_request_id: str = ""
     """Request id of the start that made the current or last run's chain."""
-    signal_ids: dict[str, int] = field(default_factory=dict[str, int])
+    signal_ids: dict[str, int] = {}
     """Remembered signal ids and when each was received, oldest first."""
-    cancel_ids: dict[str, int] = field(default_factory=dict[str, int])
-    update_ids: dict[str, AcceptedUpdate] = field(default_factory=dict[str, AcceptedUpdate])
+    cancel_ids: dict[str, int] = {}
+    update_ids: dict[str, AcceptedUpdate] = {}
     """Remembered updates by id, oldest first. One whose run ended before its handler did is forgotten: it may be sent again."""
-    terminate_ids: dict[str, int] = field(default_factory=dict[str, int])
+    terminate_ids: dict[str, int] = {}
     reset_ids: dict[str, str] | None = None
     """Remembered request ids of resets, and the run each made. None while there was none."""
     child_starts: dict[str, str] | None = None

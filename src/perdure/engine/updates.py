@@ -112,7 +112,7 @@ class Updates:
         offered: list[UpdateBody] = []
         size = 0
         for waiting in self._open():
-            size += size_of(waiting.body.input) + sum(len(bytes(value)) for value in waiting.body.keywords.values())
+            size += size_of(waiting.body.input) + sum(len(value) for value in waiting.body.keywords.values())
             if offered and (size > OFFERED_BYTES or len(offered) >= OFFERED_MAX):
                 break
             offered.append(waiting.body)

@@ -225,7 +225,7 @@ class Attempts:
         attempt = Attempt(claim, self._frontend, loop, self._is_stopping)
         attempt.is_async = definition.is_async or claim.scheduled.process
         self._running[claim.token] = attempt
-        attempt.task = loop.create_task(self._run(definition, attempt), context=contextvars.Context())
+        attempt.task = loop.create_task(self._run(definition, attempt), name=definition.name, context=contextvars.Context())
 
     def cancel(self, token: str) -> None:
         attempt = self._running.get(token)

@@ -151,7 +151,7 @@ def _activity_answered(
     if event.command in run.unnoted:
         run.unnoted.remove(event.command)
     if isinstance(event, ev.ActivityCompleted):
-        run.bytes += len(bytes(event.result))
+        run.bytes += len(event.result)
 
 
 def _timer_fired(state: WorkflowState, event: ev.TimerFired) -> None:
@@ -203,7 +203,7 @@ def _child_over(state: WorkflowState, event: ev.ChildStartFailed | ev.ChildClose
         run.children.pop(event.command, None)
         run.children = run.children or None
     if isinstance(event, ev.ChildClosed):
-        run.bytes += len(bytes(event.result))
+        run.bytes += len(event.result)
 
 
 def _external_answered(
@@ -267,7 +267,7 @@ def _update_ended(state: WorkflowState, event: ev.UpdateCompleted | ev.UpdateFai
     if run.updates is not None:
         run.updates.pop(event.command, None)
     if isinstance(event, ev.UpdateCompleted):
-        run.bytes += len(bytes(event.result))
+        run.bytes += len(event.result)
 
 
 def _child_requested(state: WorkflowState, event: ev.ChildRequested) -> None:

@@ -155,7 +155,7 @@ def _mark_version(recorder: Recorder, command: cm.MarkVersion, based_on: int) ->
 def _side_effect(recorder: Recorder, command: cm.RecordSideEffect, based_on: int) -> None:
     draft = recorder.draft
     draft.add(ev.SideEffectRecorded(id=draft.next_id, time=draft.time, at=command.at, based_on=based_on, result=command.result))
-    recorder.size += len(bytes(command.result))
+    recorder.size += len(command.result)
 
 
 def _set_attributes(recorder: Recorder, command: cm.SetAttributes, based_on: int) -> None:
@@ -213,7 +213,7 @@ def _complete_update(recorder: Recorder, command: cm.CompleteUpdate, based_on: i
             result=command.result,
         )
     )
-    recorder.size += len(bytes(command.result))
+    recorder.size += len(command.result)
 
 
 def _fail_update(recorder: Recorder, command: cm.FailUpdate, based_on: int) -> None:

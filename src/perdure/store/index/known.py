@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from perdure.core.events import Attribute
 from perdure.core.transition import RunChange, Transition
@@ -88,8 +88,8 @@ class Known(Struct, kw_only=True):
     wake_at: int | None = None
     owed: frozenset[str] = NOTHING_OWED
     """Messages in its outbox that are not delivered."""
-    runs: dict[str, Run] = field(default_factory=dict[str, Run])
-    places: list[Place] = field(default_factory=list[Place])
+    runs: dict[str, Run] = {}
+    places: list[Place] = []
     """Of the transitions taken in here; the first is number `transitions - len(places)`."""
 
     @property
