@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure import workflow
+from perdure import Limits, workflow
 from perdure.core.limits import LIMITS
 from perdure.core.texts import DETAILS_CHARS_MAX
 from perdure.errors import InvalidArgument, LimitExceeded, WorkflowFailed
@@ -151,3 +151,30 @@ async def test_too_many_in_a_run_that_was_started_with_many_is_its_failure(house
         with pytest.raises(WorkflowFailed) as failed:
             await app.client.execute(outgrows(1), attributes=full)
         assert isinstance(failed.value.__cause__, LimitExceeded)
+
+
+@workflow
+async def sets(names: int, size: int) -> None:
+    workflow.set_attributes({f"n{number}": "x" * size for number in range(names)})
+
+
+@pytest.mark.parametrize(
+    ("names", "size", "limit"),
+    [(2, 5, ""), (3, 5, "attributes_max"), (2, 6, "attribute_bytes_max")],
+    ids=["fits", "many", "long"],
+)
+async def test_bounds_of_attributes_are_those_of_the_node(house, names, size, limit) -> None:
+    """At the start and from the code: at the limit they are taken, beyond it the error names it and its value."""
+    limits = Limits(attributes_max=2, attribute_bytes_max=5)
+    async with house(sets, memory=True, limits=limits) as app:
+        given: Any = {f"n{number}": "x" * size for number in range(names)}
+        if not limit:
+            await app.client.execute(sets(names, size))
+            await app.client.execute(sets(0, 0), attributes=given)
+            return
+        with pytest.raises(LimitExceeded, match=rf"{limit}\) is"):
+            await app.client.start(sets(0, 0), attributes=given)
+        with pytest.raises(WorkflowFailed) as caught:
+            await app.client.execute(sets(names, size))
+        assert isinstance(caught.value.__cause__, LimitExceeded)
+        assert f"({limit}) is {getattr(limits, limit)}" in str(caught.value.__cause__)
