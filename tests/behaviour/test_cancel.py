@@ -227,6 +227,7 @@ async def waits_cancelled(key: str) -> str:
         return "raised"
 
 
+@pytest.mark.scenario(4)
 async def test_on_cancel_wait_raises_when_the_activity_was_cancelled(any_house, t) -> None:
     """An activity that obeys is recorded as cancelled before the code goes on."""
     key = f"wait-cancelled-{any_house.mode}"
@@ -265,6 +266,7 @@ async def waits_through(key: str) -> list[str]:
     return told
 
 
+@pytest.mark.scenario(4)
 async def test_on_cancel_wait_waits_through_every_cancel(any_house, t) -> None:
     """A second request does not break the wait for the activity's end; it is raised at the next await behind it."""
     key = f"through-{any_house.mode}"

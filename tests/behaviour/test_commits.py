@@ -179,6 +179,7 @@ class CountingFiles:
         return Counted()
 
 
+@pytest.mark.rule("F23")
 async def test_one_sync_a_group(house, t, monkeypatch) -> None:
     """However many runs move at once, a group is one append and one fdatasync; together they need far fewer than commits."""
     from perdure.runtime import files as real

@@ -185,6 +185,7 @@ def killed_at_random(place: Place, orders: int, seed: int, record_property: Any,
 @pytest.mark.rule("F18")
 @pytest.mark.rule("F17")
 @pytest.mark.rule("F19")
+@pytest.mark.scenario(64)
 def test_killed_at_random(place: Place, record_property) -> None:
     """A few orders, killed now and then, a third of first deliveries answered with an error: effects exactly once, duplicates absorbed."""
     orders, absorbed = killed_at_random(place, 60, 20_240_517, record_property)
@@ -213,6 +214,8 @@ def test_killed_at_random_for_long(place: Place, record_property, seed: int) -> 
 
 @pytest.mark.rule("F8")
 @pytest.mark.scenario(29)
+@pytest.mark.rule("O6")
+@pytest.mark.scenario(64)
 def test_what_was_acknowledged_is_there(place: Place) -> None:
     """A start and a signal whose acknowledgements were seen before the kill are kept, and known by their ids."""
     killed_after(place.spawn("starts"), "started")

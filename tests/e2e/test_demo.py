@@ -50,6 +50,7 @@ def ends(pidfd: int) -> bool:
 @pytest.mark.rule("F13")
 @pytest.mark.rule("F17")
 @pytest.mark.rule("F18")
+@pytest.mark.rule("F15")
 def test_orders_survive_kills(tmp_path: Path) -> None:
     """The engine is killed at least three times with orders in flight: nothing lost, nothing doubled, duplicates absorbed.
 

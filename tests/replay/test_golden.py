@@ -38,6 +38,7 @@ def runs(path: Path) -> list[ExportedRun]:
 
 @pytest.mark.rule("F19")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.rule("O7")
 def test_golden_histories_replay(path: Path) -> None:
     """Strictly, all at once and one input at a time."""
     recorded = runs(path)
@@ -55,6 +56,7 @@ def test_golden_histories_replay(path: Path) -> None:
             ).close()
 
 
+@pytest.mark.scenario(24)
 def test_the_newest_golden_file_holds_every_kind_of_event_that_is_written() -> None:
     """Kinds whose behaviour is not built yet are the only ones missing."""
     unbuilt = ("child", "external", "attributes", "details", "update", "reset")

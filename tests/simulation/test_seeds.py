@@ -47,6 +47,8 @@ def check(seeds):
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, BLOCK))
+@pytest.mark.rule("O6", "O20", "O21")
+@pytest.mark.scenario(49)
 def test_worlds_come_to_rest_with_every_law_kept(first):
     """Workloads, crashes, a bad disk, an unkind broker: all runs end as they must, effects happen once, histories replay."""
     check(range(first, min(first + BLOCK, FIRST + SEEDS)))
@@ -65,6 +67,7 @@ def test_every_workload_takes_part():
     assert min(played.values()) >= 30
 
 
+@pytest.mark.rule("O21")
 def test_the_outside_world_absorbs_duplicates():
     """Activities really are tried again after their effect: without idempotency keys these worlds would show it."""
     assert sum(simulate(seed).absorbed for seed in range(1, 15)) > 20
@@ -101,6 +104,7 @@ def found(seeds):
     return None
 
 
+@pytest.mark.rule("O20")
 def test_an_acknowledgement_before_the_commit_is_found(monkeypatch):
     """Law `ordered`: an engine that answers before the write loses signals it has acknowledged."""
     write = ShardOwner._write

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from perdure.core import events as ev
 from perdure.core.deliveries import Delivery
 from perdure.core.errors import NotFound, ResourceExhausted, Unavailable, WorkflowAlreadyStarted
@@ -123,6 +125,7 @@ def test_nothing_is_brought_before_the_start_is_done() -> None:
     assert script.names() == ["a", "b"]
 
 
+@pytest.mark.rule("O19")
 def test_many_are_under_way_to_one_target_and_none_twice() -> None:
     """A message that is under way is not sent again; answered, it may be."""
     relay, script, _ = made()
@@ -291,6 +294,7 @@ def test_how_a_child_ended_is_looked_up_when_its_id_is_in_use_again() -> None:
     asyncio.run(proof())
 
 
+@pytest.mark.rule("O19")
 def test_what_is_with_nobody_is_missing() -> None:
     """A start that was never sent; and the end of a child that is gone, whose report was lost."""
     relay, script, _ = made()

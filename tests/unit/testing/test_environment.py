@@ -190,6 +190,7 @@ def test_an_activity_that_sleeps_in_virtual_time_meets_its_timeout_exactly(secon
     in_environment(body)
 
 
+@pytest.mark.scenario(101)
 def test_an_activity_that_takes_real_time_holds_the_clock():
     """A thread of 20 real milliseconds beats a timeout of one virtual millisecond, while a result is awaited and while time is pushed."""
 
@@ -211,6 +212,7 @@ def test_an_activity_that_awaits_another_workflow_does_not_hold_the_clock():
     in_environment(body)
 
 
+@pytest.mark.scenario(101)
 def test_a_hung_run_is_an_error_that_says_what_every_open_run_waits_for():
     """Awaiting what no time can bring raises at once, instead of hanging."""
 
