@@ -41,6 +41,24 @@ def test_every_history_of_a_life_replays_and_no_message_is_lost(block: int, reco
     assert {what: counts[what] for what in rare if counts[what] < rare[what]} == {}, "these lives show too little"
 
 
+MANNERS: dict[str, dict[str, Any]] = {
+    "always cold": {"cold": True},
+    "never fused": {"fuses": False},
+    "cold and never fused": {"cold": True, "fuses": False},
+}
+
+
+@pytest.mark.scenario(19)
+@pytest.mark.parametrize("manner", MANNERS)
+def test_lives_the_hard_way(manner: str, record_property: Any) -> None:
+    """The same laws when runs are replayed at every claim, and when nothing is fed before it is recorded."""
+    counts: Counter[str] = Counter()
+    for seed in range(20_000, 20_000 + BLOCK):
+        counts += play(seed, record_property, **MANNERS[manner])
+    rare = {"runs": 150, "dropped": 20, "reset": 5, "paused": 5, "updates": 10}
+    assert {what: counts[what] for what in rare if counts[what] < rare[what]} == {}, "these lives show too little"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_bulk_of_lives(record_property: Any) -> None:
@@ -49,9 +67,9 @@ def test_bulk_of_lives(record_property: Any) -> None:
         play(seed, record_property)
 
 
-def play(seed: int, record_property: Any) -> Counter[str]:
+def play(seed: int, record_property: Any, **manner: Any) -> Counter[str]:
     try:
-        return live(seed)
+        return live(seed, **manner)
     except LifeError:
         record_property("seed", seed)
         raise

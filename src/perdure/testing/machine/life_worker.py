@@ -86,8 +86,9 @@ class Worker:
     def claim_workflow(self) -> bool:
         run = self.life.owner.run
         held = self.runner.length if self.runner is not None and self.run_id == run.run_id else 0
-        if not held:
+        if not held or self.life.cold:
             self.drop()
+            held = 0
         request = ClaimWorkflow(
             workflow_id="w",
             run_id=run.run_id,
@@ -172,7 +173,7 @@ class Worker:
         for claim in self.ready()[: self.life.random.randint(1, 2)]:
             result = text(f"result of {claim.scheduled.id}")
             fact = ActivitySucceeded(command=claim.scheduled.id, attempt=claim.attempt, token=claim.token, result=result)
-            if isinstance(runner.ending, cm.ContinueAsNew) or self.life.random.random() < 0.1:
+            if not self.life.fuses or isinstance(runner.ending, cm.ContinueAsNew) or self.life.random.random() < 0.1:
                 steps.append(fact)
                 return
             number += 1

@@ -26,6 +26,8 @@ class World:
         self.deploys = random.random() < 0.7 if deploys is None else deploys
         self.newest = not self.deploys and seed % 2 == 0
         """Every worker is of build 2 from the start: no path may be an old one."""
+        self.cold, self.fuses = False, True
+        """Whether runs are replayed at every claim, and whether results are fed before they are recorded."""
         self.pauses = random.random() < 0.2
         self.resets = random.random() < 0.2
         """Runs are reset on the way; there are no updates then, which a reset owes and the owner's memory offers again."""

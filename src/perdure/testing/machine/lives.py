@@ -37,12 +37,25 @@ class LifeError(AssertionError):
 
 
 class Life(World):
-    """One seed's life. `steps` random steps, then a calm end in which everything is delivered and the run is led to its close."""
+    """One seed's life. `steps` random steps, then a calm end in which everything is delivered and the run is led to its close.
+
+    `cold`: no worker keeps a run beyond its claim, so that each claim replays from the first event. `fuses` False: no worker feeds itself
+    what it reports.
+    """
 
     def __init__(
-        self, seed: int, make_runner: MakeRunner = ToyRunner, *, deploys: bool | None = None, checked: bool | None = None
+        self,
+        seed: int,
+        make_runner: MakeRunner = ToyRunner,
+        *,
+        deploys: bool | None = None,
+        checked: bool | None = None,
+        cold: bool = False,
+        fuses: bool = True,
     ) -> None:
         super().__init__(seed, make_runner, deploys=deploys, checked=checked)
+        self.cold = cold
+        self.fuses = fuses
         self.workers = [Worker(self, number) for number in range(3)]
         self.actions = _ACTIONS + _HOLDING * self.pauses + [Life.reset] * self.resets
 
