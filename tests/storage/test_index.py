@@ -358,6 +358,26 @@ def test_a_whole_line_of_the_same_length_is_not_taken_for_the_one_that_was_there
 
 
 @run
+async def test_an_index_of_another_journal_names_nobody(path: Path) -> None:
+    """Of two lines that are lost in one place it would name a run that never was here, and whose line it really was nobody would hear."""
+    for place, ids in ((path, "abc"), (path / "other", "xyz")):
+        store, lease = await Life(place).begin()
+        for number in range(1, 4):
+            await store.commit(lease, [transition(workflow, number) for workflow in ids])
+        await store.commit(lease, [transition(ids[2], 4)])
+        await store.close()
+    (path / INDEX_FILE).write_bytes((path / "other" / INDEX_FILE).read_bytes())
+    file = path / "journal" / "00000001.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    for lost in (7, 8):  # event 3 of a and of b, the last of both
+        lines[lost] = lines[lost][:30] + b"???" + lines[lost][33:]
+    file.write_bytes(b"".join(lines))
+    store, _ = await Life(path).begin()
+    assert {run.workflow_id for run in store.damaged()} == {"a", "b"}
+    await store.close()
+
+
+@run
 async def test_two_segments_that_were_exchanged_are_refused_though_the_index_knows_them(path: Path) -> None:
     """Nothing of them need be read; that they stand in the wrong places is seen all the same, and putting them back is all it takes."""
     story = Story(11)

@@ -79,6 +79,8 @@ class Index:
         self._soon: asyncio.TimerHandle | None = None
         self._checking: Checking | None = None
         self._check_task: asyncio.Task[None] | None = None
+        self._is_foreign = False
+        """The file that was found is of another journal."""
         self._again: Again | None = None
 
     # ------------------------------------------------------------------------------------------------------------ opening
@@ -86,6 +88,7 @@ class Index:
     def open(self) -> Position | None:
         """Open what an earlier process left; says what it is complete to, None when everything must be told. Raises `sqlite3.Error`."""
         self._tail, self._is_open, self._is_building, self._again = Tail(), True, False, None
+        self._is_foreign = False
         found = self._found()
         stored = found.position() if found is not None else None
         position = decode_position(stored) if stored is not None else None
@@ -104,12 +107,22 @@ class Index:
 
     def clear(self) -> None:
         """Forget everything: it will be told from the journal's beginning. Raises `sqlite3.Error`."""
-        if self._path is not None and self._elder is None and hasattr(self, "_tables"):
+        if self._path is not None and self._elder is None and hasattr(self, "_tables") and not self._is_foreign:
             self._elder = connect(self._path, read_only=True)
         self._close_connections()
         self._tail, self._is_building = Tail(), self._path is not None
         self._use(file.fresh(None) if self._path is None else file.begun(self._path))
         self._begin(Position())
+
+    def disown(self) -> None:
+        """What was known before is of another journal: it can say of no line here whose it was. Idempotent."""
+        self._is_foreign = True
+        self._let_go_of_elder()
+
+    def _let_go_of_elder(self) -> None:
+        if self._elder is not None:
+            self._elder.close()
+            self._elder = None
 
     def forsake(self, error: BaseException) -> None:
         """The file is of no use: forget everything, and be in memory."""
@@ -126,9 +139,7 @@ class Index:
         self._tables.reached(encode_position(position), self._batch)
         self._tables.connection.execute("COMMIT")
         self._again = again
-        if self._elder is not None:
-            self._elder.close()
-            self._elder = None
+        self._let_go_of_elder()
         if self._path is None:
             return
         was_built, self._is_building = self._is_building, False
@@ -275,9 +286,7 @@ class Index:
                 executor.shutdown()
         self._writer = self._scanner = None
         self._close_connections()
-        if self._elder is not None:
-            self._elder.close()
-            self._elder = None
+        self._let_go_of_elder()
 
     def _close_connections(self) -> None:
         if hasattr(self, "_tables"):

@@ -204,6 +204,14 @@ def is_of(files: Files, position: Position) -> bool:
     return all(_is_in_place(files, key, position.store) for key in segments_of(files) if number_of(key) < position.segment)
 
 
+def is_of_another(files: Files, position: Position) -> bool:
+    """True when the journal's headers say that a position is of another one. Raises `JournalCorrupt` when a segment is missing."""
+    lines = (first_line(files, key, FIRST_BYTES) for key in segments_of(files))
+    return position.store != next(
+        (line.head.store for line in lines if line is not None and line.head is not None), position.store
+    )
+
+
 def _is_in_place(files: Files, key: int, store: str) -> bool:
     """True when a segment's file begins as it should: it is not one of another number, or of another journal."""
     first = first_line(files, key, FIRST_BYTES) or first_line(files, key)

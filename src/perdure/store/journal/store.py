@@ -28,7 +28,7 @@ from perdure.store.journal.expected import Expected
 from perdure.store.journal.fault import Fault, RunName
 from perdure.store.journal.format import BadLine, number_of, parse, run_of, segment_name
 from perdure.store.journal.reader import lines_of
-from perdure.store.journal.recovery import Recovery, is_of, recover, segments_of, superseded, unfinished
+from perdure.store.journal.recovery import Recovery, is_of, is_of_another, recover, segments_of, superseded, unfinished
 from perdure.store.journal.segments import SegmentWriter
 from perdure.store.leases import Leases
 from perdure.store.records import COMMITTED, draft, record_of
@@ -126,6 +126,8 @@ class JournalStore:
     def _read_on(self, since: Position | None) -> SegmentWriter:
         if since is not None and not is_of(self._files, since):
             self._index.clear()
+            if is_of_another(self._files, since):
+                self._index.disown()
             since = None
         old = superseded(self._files)
         if since is not None and old:  # a crash came between writing a segment anew and noting where its lines lie
