@@ -106,6 +106,7 @@ def plain(history: list[Any]) -> list[Any]:
 @pytest.mark.rule("F10")
 @pytest.mark.rule("F3")
 @pytest.mark.rule("F20")
+@pytest.mark.rule("F21")
 async def test_in_flight_runs_keep_the_old_path_new_ones_take_the_new(house, t) -> None:
     """Path and marker agree on every history, over a deploy with runs in flight."""
     ids = {kind: [f"{kind}-{n}" for n in range(12)] for kind in ("old", "new")}
