@@ -190,8 +190,13 @@ def embedded(
     there are processors), `max_cached_runs` the runs held warm. `codec` encodes and decodes every payload of its client and its worker
     (several: in that order), `interceptors` stand around the client's calls and what the worker runs (the first outermost). `grace`
     (seconds) is how long activities may go on when it stops, `limits` the bounds on what one workflow id, run or message may hold.
-    `retention` (seconds or timedelta; None: for ever) is how long closed runs are kept. Entering raises `Unavailable` when another process holds the directory, and typed errors for a damaged journal.
+    `retention` (seconds or timedelta; None: for ever) is how long closed runs are kept.
+
+    Raises `InvalidArgument` when `data` is empty; entering raises `Unavailable` when another process holds the directory, and typed
+    errors for a damaged journal.
     """
+    if not str(data):
+        raise InvalidArgument("the data directory must be named; the current folder is '.'")
     clock, chance = RealClock(), RealChance()
     keep = bound(retention, "retention")
     store = JournalStore(LocalFiles(Path(data)), clock, chance, index=Index(Path(data) / INDEX_FILE), retention=keep)

@@ -223,3 +223,10 @@ async def test_what_a_node_is_named(what) -> None:
         make(text)
     for why, text in BAD.items():
         await refused(partial(make, text), why)
+
+
+def test_a_data_directory_must_be_named() -> None:
+    """Nothing would say where the journal went; the current folder is asked for as `.`."""
+    with pytest.raises(InvalidArgument, match="data directory must be named"):
+        perdure.embedded("")
+    perdure.embedded(".")

@@ -516,6 +516,22 @@ async def test_waiting_updates_of_a_run_that_ends_are_told(house: Any) -> None:
         assert await app.client.handle("a").update("say", "four") == "four"
 
 
+async def test_what_a_reset_owes_passes_to_the_successor_over_a_restart(house: Any) -> None:
+    """The node ends between the continue-as-new and the taking: nobody sends the acknowledged update again, and it is carried out."""
+    async with house(replays=False) as app:
+        handle = await app.client.start("Relay", 1, id="a")
+        waiting = await sent(handle, "say", "two", update_id="u")
+        end = cm.CompleteUpdate(at=1, update_id="u", target=-1, result=Raw(b'"two"'))
+        assert (await reported(app, await claimed(app, "a"), accept("u", "two"), end)).accepted
+        assert await waiting == "two"
+        await app.client.handle("a").reset(1, "from the start")
+        closing = cm.ContinueAsNew(at=2, input=(Raw(b"3"),))
+        claim = await claimed(app, "a", token="t2")
+        assert (await reported(app, claim, closing=closing, next_run_id="next", next_seed=1, nonce="n2")).closed
+    async with house(Relay, replays=False) as app:
+        assert await app.client.handle("a").result() == ["two"]
+
+
 async def test_a_paused_run_takes_updates_when_it_goes_on(any_house: Any) -> None:
     """What comes meanwhile waits."""
     async with any_house(Relay, pass_gate) as app:

@@ -69,6 +69,17 @@ class RunLimits(Struct, frozen=True, kw_only=True, gc=False):
     attribute_bytes_max: int = 4_096
 
 
+class UpdateBody(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An update as it is offered to the run's code."""
+
+    update_id: str
+    name: str
+    input: tuple[Payload, ...] = ()
+    keywords: dict[str, Payload] = {}
+    accepted: bool = False
+    """A run before a reset accepted it: its handler runs, no validator is asked again."""
+
+
 class Started(Event, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="started"):
     """First event of every run."""
 
@@ -100,6 +111,8 @@ class Started(Event, frozen=True, kw_only=True, omit_defaults=True, gc=False, ta
     limits: RunLimits = RunLimits()
     encoded: Payload = ABSENT
     """A `null` as the starter's codec encodes it: payloads of the run are encoded, and a worker that cannot decode this one gives it back."""
+    updates: tuple[UpdateBody, ...] = ()
+    """Updates a reset owed to the run before, which ended without taking them: this run's code takes them, without asking a validator."""
 
 
 class ActivityCompleted(AnswerEvent, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="activity_completed"):
@@ -182,17 +195,6 @@ class ExternalCancelFailed(AnswerEvent, frozen=True, kw_only=True, omit_defaults
 class CancelRequested(Event, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="cancel_requested"):
     reason: str = ""
     request_id: str = ""
-
-
-class UpdateBody(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """An update as it is offered to the run's code."""
-
-    update_id: str
-    name: str
-    input: tuple[Payload, ...] = ()
-    keywords: dict[str, Payload] = {}
-    accepted: bool = False
-    """A run before a reset accepted it: its handler runs, no validator is asked again."""
 
 
 class Reset(Event, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="reset"):

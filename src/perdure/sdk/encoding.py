@@ -173,7 +173,7 @@ def _tells(hint: Any, seen: frozenset[Any]) -> bool:
 def _bytes(data: Any, method: str) -> bytes:
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise CodecError(f"{method} returned {type(data).__name__}, not bytes")
-    return bytes(data)
+    return bytes(cast("bytes", data))
 
 
 def _json(data: bytes) -> Payload:

@@ -123,6 +123,8 @@ def _started(state: WorkflowState, event: ev.Started) -> None:
         run.status = "paused"
     if event.start_delay:
         run.delayed_until = event.time + event.start_delay
+    if event.updates:
+        run.owed = {update.update_id: update for update in event.updates}
     run.length = run.last_input = event.id
     run.last_time = event.time
     run.bytes = size_of(event.input)

@@ -8,6 +8,7 @@ from perdure.core.machine.attributes import merged
 from perdure.core.machine.outcome import Draft
 from perdure.core.machine.retrying import next_attempt, next_attempt_in
 from perdure.core.machine.runs import begin, notify_closed
+from perdure.core.machine.updates import still_owed
 from perdure.core.requests import Report
 
 
@@ -70,7 +71,8 @@ def _try_again(draft: Draft, report: Report, command: cm.FailWorkflow, delay: in
     untaken = frozenset(signal.id for signal in report.carried)
     # Signals up to `based_on` that are not named as untaken went to handlers of the run that failed.
     carried = _carried(draft, report, untaken, signals_after=report.based_on, cancels_after=command.at)
-    begin(draft, next_attempt(draft.run, report, delay, draft.time), carried=carried)
+    owed = still_owed(draft.run, draft.events)
+    begin(draft, next_attempt(draft.run, report, delay, draft.time, owed), carried=carried)
 
 
 def _continue(draft: Draft, report: Report, command: cm.ContinueAsNew, based_on: int) -> None:
@@ -117,6 +119,7 @@ def _continue(draft: Draft, report: Report, command: cm.ContinueAsNew, based_on:
         paused=run.paused,
         limits=started.limits,
         encoded=started.encoded,
+        updates=still_owed(run, draft.events),
     )
     begin(
         draft,

@@ -7,7 +7,7 @@ that left the code is tried again: a run that was cancelled, terminated, timed o
 
 from math import ceil
 
-from perdure.core.events import Started
+from perdure.core.events import Started, UpdateBody
 from perdure.core.failure import Failure
 from perdure.core.machine.activities import MICRO, chance_of, is_final
 from perdure.core.requests import Report
@@ -26,8 +26,8 @@ def next_attempt_in(run: RunState, failure: Failure) -> int | None:
     return ceil(retry_delay(retry, started.attempt, chance_of(run.run_id, 0, started.attempt)) * MICRO)
 
 
-def next_attempt(run: RunState, report: Report, delay: int, time: int) -> Started:
-    """How that attempt begins."""
+def next_attempt(run: RunState, report: Report, delay: int, time: int, owed: tuple[UpdateBody, ...] = ()) -> Started:
+    """How that attempt begins; `owed` are the updates it takes over."""
     started = run.started
     return Started(
         id=1,
@@ -54,4 +54,5 @@ def next_attempt(run: RunState, report: Report, delay: int, time: int) -> Starte
         paused=run.paused,
         limits=started.limits,
         encoded=started.encoded,
+        updates=owed,
     )

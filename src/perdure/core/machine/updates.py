@@ -90,6 +90,14 @@ def redelivered(later: Iterable[AnyEvent]) -> tuple[UpdateBody, ...]:
     return tuple(owed.values())
 
 
+def still_owed(run: RunState, events: Iterable[AnyEvent]) -> tuple[UpdateBody, ...]:
+    """What the run owes and `events`, decided now, have not taken: its successor starts with it."""
+    if not run.owed:
+        return ()
+    taken = {event.update_id for event in events if isinstance(event, UpdateAccepted)}
+    return tuple(body for update_id, body in run.owed.items() if update_id not in taken)
+
+
 def standing(run_id: str, update_id: str, events: Iterable[AnyEvent]) -> UpdateResult | None:
     """How an update stands by the history of its run; None when that never accepted it."""
     found: UpdateResult | None = None

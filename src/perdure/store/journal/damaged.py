@@ -63,8 +63,8 @@ def as_far_as_whole(record: Record, reason: str) -> Record:
     closing: AnyEvent | None = last if last is not None and is_closing(last) else None
     return replace(
         record,
-        events=tuple(event for event, number in takewhile(_is_next, zip(record.events, count(1), strict=False))),
-        notes=tuple(note for note, number in takewhile(_is_next, zip(record.notes, count(1), strict=False))),
+        events=tuple(event for event, _ in takewhile(_is_next, zip(record.events, count(1), strict=False))),
+        notes=tuple(note for note, _ in takewhile(_is_next, zip(record.notes, count(1), strict=False))),
         damage=Damage(
             reason=reason,
             last_event=max((event.id for event in record.events), default=0),

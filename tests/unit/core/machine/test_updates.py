@@ -9,6 +9,7 @@ from perdure.core.failure import Failure
 from perdure.core.machine.updates import redelivered, standing
 from perdure.core.replies import NotWanted, Rejection, UpdateResult, UpdateWaits, WorkflowClaimed
 from perdure.core.requests import Commands, PauseWorkflow, RefusedUpdate
+from perdure.core.retry import RetryPolicy
 from perdure.core.transition import RunChange, Transition
 from perdure.testing.machine.story import Story, text
 
@@ -226,6 +227,34 @@ def test_what_a_reset_owed_may_be_taken_by_the_run_that_follows(story: Story) ->
     """The new run continued before it took it: the successor may, and its id is not held by the history that was left."""
     reset_before_the_update(story)
     story.decide(closing=cm.ContinueAsNew(at=2), next_run_id="r3")
+    story.crash()
+    assert story.run.owed == {"u1": body(accepted=True)}
     assert story.update("add", "u1") == UpdateWaits(run_id="r3")
     assert story.decide(accept(), complete(), waiting=(body(accepted=True),)).accepted
     assert story.update("add", "u1").run_id == "r3"
+
+
+def test_a_successor_is_owed_only_what_the_closing_decision_left(story: Story) -> None:
+    """One of two is taken in the very decision that continues; the other stands in the successor's start, and outlives its reset."""
+    story.decide(accept("u1"), complete(update_id="u1"), accept("u2"), complete(-3, "u2"), waiting=(body("u1"), body("u2")))
+    story.reset(1, new_run_id="r2")
+    both = (body("u1", accepted=True), body("u2", accepted=True))
+    done = (accept("u1", at=2), complete(update_id="u1", at=2))
+    assert story.decide(*done, waiting=both, closing=cm.ContinueAsNew(at=2), next_run_id="r3").accepted
+    assert story.run.started.updates == both[1:]
+    assert story.update("add", "u1").run_id == "r2"
+    story.reset(1, new_run_id="r4")
+    story.crash()
+    assert story.run.owed == {"u2": both[1]}
+
+
+def test_the_next_attempt_is_owed_what_the_failed_one_was() -> None:
+    """A reset run whose code fails before it has taken what is owed is tried again, and owes it still after a crash."""
+    story = Story()
+    story.start(run_id="r", retry=RetryPolicy(initial=1.0, jitter=0.0))
+    story.decide(accept(), complete(), waiting=(body(),))
+    story.reset(1, new_run_id="r2")
+    story.decide(closing=cm.FailWorkflow(at=2, failure=Failure(type="Boom")), next_run_id="r3")
+    story.crash()
+    assert story.run.run_id == "r3"
+    assert story.run.owed == {"u1": body(accepted=True)}
