@@ -3,8 +3,6 @@
 Never looked up for small payloads: nothing here costs anything below the lowest bound of this process.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -47,14 +45,19 @@ def bind(bytes_max: int) -> None:
     _node.set(bytes_max)
 
 
-@contextmanager
-def bounded(bytes_max: int) -> Iterator[None]:
-    """In this block payloads have that bound."""
-    token = _node.set(bytes_max)
-    try:
-        yield
-    finally:
-        _node.reset(token)
+class bounded:  # noqa: N801  reads as the verb it is
+    """In this block payloads have that bound. A class, because it is entered for every start and signal."""
+
+    __slots__ = ("_bytes_max", "_token")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+
+    def __enter__(self) -> None:
+        self._token = _node.set(self._bytes_max)
+
+    def __exit__(self, *_: object) -> None:
+        _node.reset(self._token)
 
 
 def bytes_max() -> int:
