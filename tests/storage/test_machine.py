@@ -26,10 +26,12 @@ IDS = ("a", "b", 'c"\n🦊'.replace("\n", ""))
 
 
 class TurnClock:
-    """Time that passes with the turns of the loop."""
+    """Waiting passes with the turns of the loop; the time of day only when it is set."""
+
+    time = 1
 
     def now(self) -> int:
-        return 1
+        return self.time
 
     def not_before(self, instant: int) -> None:
         pass
@@ -51,7 +53,8 @@ class JournalAgainstMemory(RuleBasedStateMachine):
     def begin(self, seed: int, segment: int, room: int) -> None:
         self.room = room
         self.runner = asyncio.Runner()
-        self.files = SimulatedFiles(random.Random(seed), TurnClock(), sync_us=(1, 4))
+        self.clock = TurnClock()
+        self.files = SimulatedFiles(random.Random(seed), self.clock, sync_us=(1, 4))
         self.segment = segment
         self.chance = SeededChance(seed)
         self.model = MemoryStore()
@@ -62,7 +65,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         self.open()
 
     def open(self) -> None:
-        self.store = JournalStore(self.files, TurnClock(), self.chance, segment_bytes_max=self.segment, room_bytes=self.room)
+        self.store = JournalStore(self.files, self.clock, self.chance, segment_bytes_max=self.segment, room_bytes=self.room)
         self.runner.run(self.store.open())
         self.lease = self.runner.run(self.store.acquire("n", range(SHARDS)))
 
@@ -73,7 +76,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
             run, number = run + 1, 1
             event = Started(id=1, time=run, workflow_type="t", queue="q", run_id=f"{workflow}-{run}", seed=1)
         elif close:
-            event = Completed(id=number + 1, time=9, at=1, based_on=number)
+            event = Completed(id=number + 1, time=self.clock.time, at=1, based_on=number)
             number = -1
         else:
             number += 1
@@ -201,7 +204,8 @@ class JournalAgainstMemory(RuleBasedStateMachine):
             size = last + int(where * (len(written) - last))
             self.files.truncate(name, size)
             store = self.look(may_lose=True)
-            assert not store.recovery.faults
+            # A crash may leave the first bytes of a line unwritten: then it is whole all the same, and said to be mended.
+            assert not any(fault.lines or fault.runs for fault in store.recovery.faults)
             assert store.recovery.cut_bytes in (size - last, 0)
         self.restore(saved)
 
@@ -211,14 +215,16 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         rows = self.runner.run(self.model.runs(RunFilter(), 1000)).items
         self.dropped |= {row.run_id for row in rows if row.closed_at}
         if after is None:
-            self.runner.run(self.store.compact(-1_000, share=0.0))
+            self.runner.run(self.store.compact(0, share=0.0))
+            self.clock.time += 1
             left = {row.run_id for row in self.runner.run(self.store.runs(RunFilter(), 1000)).items}
             assert not left & self.dropped
             return
         self.files.arm("write", after)
         with suppress(OSError):
-            self.runner.run(self.store.compact(-1_000, share=0.0))
+            self.runner.run(self.store.compact(0, share=0.0))
         self.files.disarm()
+        self.clock.time += 1
         self.files.crash()
         self.open()
 
@@ -244,7 +250,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
 
     def look(self, *, may_lose: bool = False) -> JournalStore:
         """Open a store on what is there and hold every history against the model's: never a wrong one, never silence."""
-        store = JournalStore(self.files, TurnClock(), self.chance, segment_bytes_max=self.segment, room_bytes=self.room)
+        store = JournalStore(self.files, self.clock, self.chance, segment_bytes_max=self.segment, room_bytes=self.room)
         self.runner.run(store.open())
         named = {run.run_id for run in store.damaged()}
         for workflow in IDS:
@@ -257,17 +263,22 @@ class JournalAgainstMemory(RuleBasedStateMachine):
             else:
                 lost = [transition for transition in true if transition not in found]
                 assert [transition for transition in true if transition in found] == found
-                assert may_lose or {change.run_id for transition in lost for change in transition.runs} <= named
+                missing = {change.run_id for transition in lost for change in transition.runs} - named
+                assert may_lose or not missing or self.is_nowhere(store, missing)
             for run in runs:
                 own = self.runner.run(store.record("default", workflow, run))
                 model = self.runner.run(self.model.record("default", workflow, run))
                 assert model is not None
                 if own is None:
-                    assert run in named or may_lose
+                    assert run in named or may_lose or self.is_nowhere(store, {run})
                 else:
                     assert own.events == model.events[: len(own.events)]
                     assert own.events == model.events or own.damage is not None or may_lose
         return store
+
+    def is_nowhere(self, store: JournalStore, missing: set[str]) -> bool:
+        """The journal's last line was a run's only one, and its very ids are damaged: lines are known to be lost, whose is not."""
+        return len(missing) == 1 and any(fault.named in {"suspicion", ""} and fault.lines for fault in store.recovery.faults)
 
     @invariant()
     def both_tell_the_same(self) -> None:

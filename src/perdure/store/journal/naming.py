@@ -115,7 +115,7 @@ class Continuity:
         runs = chain | set(gap.names) | jumped
         named = "chain" if chain else "index" if gap.names else "continuity" if jumped else ""
         explained = len({(run.namespace, run.workflow_id) if run.workflow_id else (run.run_id,) for run in runs}) + gap.controls
-        if explained < gap.fault.lines and (suspects := self._suspects(gap) - runs):
+        if explained < gap.fault.lines and (suspects := (self._suspects(gap) | set(gap.guesses)) - runs):
             runs |= suspects
             named = named or "suspicion"
         return replace(gap.fault, runs=tuple(sorted(runs)), named=named)

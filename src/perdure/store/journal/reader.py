@@ -291,8 +291,8 @@ class JournalReader:
             if piece.line is None:
                 self._follows()
             end = offset + piece.end
-            is_last = is_newest and piece.end >= len(data.rstrip(b"\0"))
-            met = self._end_of_last(data, piece, offset) if piece.mended and is_last else piece
+            is_last = is_newest and bool(piece.mended) and _is_last(data, piece, offset)
+            met = self._end_of_last(data, piece, offset) if is_last else piece
             if met.line is None or met.mended:
                 self._span.is_whole = False
             if met.line is None or not self._meet(met.line, met, start):
@@ -418,7 +418,10 @@ class JournalReader:
         return Gap(fault=fault, before=self.link.seq, names=tuple(self._indexed()))
 
     def _guesses(self, run_id: str) -> Iterator[RunName]:
-        """Under which workflow id a run ran, read from its damaged line: good enough when nothing else is left of the run."""
+        """Under which workflow id a run ran (any run without a run id), read from its damaged line.
+
+        Good enough when nothing else is left of the run.
+        """
         for stretch in self._stretches:
             for found in _BEGINS.finditer(stretch.data):
                 try:
@@ -427,7 +430,7 @@ class JournalReader:
                     )
                 except msgspec.DecodeError:
                     continue
-                if run == run_id:
+                if run_id in ("", run):
                     yield RunName(namespace=namespace, workflow_id=workflow_id, run_id=run)
 
     def _indexed(self) -> Iterator[RunName]:
@@ -450,6 +453,7 @@ class JournalReader:
         is_footer = self._is_like_footer(text.rstrip(b"\0"))
         gap = self._gap(first.offset, 1 if is_footer else max(1, _lines_in(text)))
         gap.controls += is_footer
+        gap.guesses = tuple(self._guesses(""))
         self.tail = gap
         self.ends_in_footer = False
 
@@ -487,6 +491,16 @@ def lines_of(files: Files, name: str, position: int = 0) -> Iterator[tuple[bytes
 def nothing_of(run: RunName) -> Transition:
     """Stands for a run of which no line is whole, so that it has a place in listings."""
     return Transition(workflow_id=run.workflow_id, namespace=run.namespace, runs=(RunChange(run_id=run.run_id),))
+
+
+def _is_last(data: bytes, piece: Piece, offset: int) -> bool:
+    """True for a line behind which there is nothing, or what is left of the write that would have ended it."""
+    rest = data[piece.end :]
+    if not rest.strip(b"\0"):
+        return True
+    is_open = not data[piece.start + piece.mended : piece.end].strip(b"\0")
+    assert piece.line is not None
+    return is_open and is_torn(rest, offset + piece.end, piece.line.seq + 1)
 
 
 def _is_foot_without_end(data: bytes, piece: Piece) -> bool:

@@ -73,6 +73,8 @@ class Opened(Struct, kw_only=True):
     end: JournalEnd
     report: Recovery
     mended: dict[tuple[int, int], Transition]
+    keys: dict[int, int]
+    """The key of each segment, by its number."""
     expired: int = 0
     """Runs that had closed by this instant may be there in part: they are past their keep time."""
 
@@ -100,14 +102,13 @@ def recover(
         reader = read(files, numbers, found, follow=True, who_wrote=who_wrote)
     cut = reader.cut
     name = segment_name(reader.number)
-    if reader.unended >= 0:
-        files.truncate(name, reader.unended)
-    elif cut is not None:
-        _cut(files, name, cut)
+    if reader.unended >= 0 or cut is not None:
+        _cut(files, name, cut or Cut(offset=reader.unended), reader.unended)
     return Opened(
         end=_end(reader),
         report=_report(reader, (clock.now() - began) / 1_000_000),
         mended=reader.mended,
+        keys=reader.keys,
         expired=reader.expired,
     )
 
@@ -235,8 +236,9 @@ def _report(reader: JournalReader, seconds: float) -> Recovery:
     )
 
 
-def _cut(files: Files, name: str, cut: Cut) -> None:
-    files.truncate(name, cut.offset)
+def _cut(files: Files, name: str, cut: Cut, unended: int) -> None:
+    """Cut what is torn, or room; with `unended` the place of the last line's newline too, so that it is written with the next group."""
+    files.truncate(name, unended if unended >= 0 else cut.offset)
     if cut.bytes:
         _log.warning(
             "journal %s: cut %d bytes (%d lines begun, none of them acknowledged) behind byte %d: the last write was torn by a crash",

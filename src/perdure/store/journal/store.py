@@ -83,6 +83,8 @@ class JournalStore:
         self._recovery = Recovery()
         self._damaged = DamagedRuns()
         self._mended: dict[tuple[int, int], Transition] = {}
+        self._keys: dict[int, int] = {}
+        """The key of each segment that was read, by its number."""
 
     @property
     def recovery(self) -> Recovery:
@@ -138,7 +140,7 @@ class JournalStore:
             damaged = {(run.namespace, run.workflow_id, run.run_id) for fault in opened.report.faults for run in fault.runs}
             self._index.expire_again(opened.expired, damaged)
         self._leases = Leases(floor=opened.end.link.seq)  # a lease of an earlier process is below it, whatever it wrote
-        self._mended = opened.mended
+        self._mended, self._keys = opened.mended, opened.keys
         self._damaged = DamagedRuns()
         self._set_aside(opened.report.faults)
         writer = SegmentWriter(
@@ -185,7 +187,8 @@ class JournalStore:
 
     def _set_run_aside(self, fault: Fault, run: RunName) -> None:
         key = (run.namespace, run.workflow_id)
-        if not self._index.rows(key):
+        rows = self._index.rows(key)
+        if all(row.closed_at and row.run_id != run.run_id for row in rows):  # else it is there, or another one is current
             self._hold_place(fault, run)
         self._damaged.add(run, reason_of(fault))
         self._index.mark_damaged(key, run.run_id)
@@ -197,7 +200,7 @@ class JournalStore:
         """Give a run of which no line is whole a place in listings, and its workflow id one that must be cleared before it is used."""
         if run.workflow_id:
             nothing = Transition(workflow_id=run.workflow_id, namespace=run.namespace, runs=(RunChange(run_id=run.run_id),))
-            self._keep(nothing, fault.segment, fault.offset, fault.length)
+            self._keep(nothing, self._keys.get(fault.segment, fault.segment), fault.offset, fault.length)
 
     # ------------------------------------------------------------------------------------------------------- keeping house
 
@@ -351,7 +354,10 @@ class JournalStore:
 
     def _line_at(self, place: Place) -> Transition | None:
         """What stands there; None when it is no transition. Raises `BadLine`."""
-        text = self._files.read(segment_name(place.segment), place.offset, place.length)
+        try:
+            text = self._files.read(segment_name(place.segment), place.offset, place.length)
+        except FileNotFoundError:
+            text = b""
         try:
             return parse(text.removesuffix(b"\n")).t
         except BadLine:
