@@ -48,6 +48,13 @@ def play(seed: int, record_property: Any) -> Counter[str]:
         raise
 
 
+@pytest.mark.scenario(98)
+@pytest.mark.parametrize("seed", [1_000_598, 1_000_643])
+def test_an_answer_older_than_a_reset_does_not_stand_for_a_new_one(seed: int) -> None:
+    """The child has started, its answer is under way, it ends while its parent is closed, and the parent is reset: the new run asks anew."""
+    raise_family(seed, checked=True)
+
+
 # ---------------------------------------------------------------------------------------- the search finds broken rules
 
 

@@ -14,7 +14,7 @@ class Delivery(Struct, frozen=True, kw_only=True, gc=False):
     """
 
     key: str
-    """Names the message; what is under way by this name need not be sent again."""
+    """Names the message to its target, which takes it once."""
     request: AnyRequest
     source: str = ""
     """Workflow id, of the same namespace."""
@@ -22,6 +22,13 @@ class Delivery(Struct, frozen=True, kw_only=True, gc=False):
     """Number of the command that asked for it; 0: it was left behind by a run that closed."""
     hears: Literal["", "child", "external", "message"] = ""
     """As what `source` is told the answer; empty: not at all."""
+    asker: str = ""
+    """Run that asks how a child stands, where a reset made several of them ask: an answer under way may be older than the reset."""
+
+    @property
+    def name(self) -> str:
+        """What is under way by this name need not be sent again."""
+        return f"{self.key}@{self.asker}" if self.asker else self.key
 
     @property
     def is_start(self) -> bool:

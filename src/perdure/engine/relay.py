@@ -121,9 +121,9 @@ class Relay:
         """Put a message on its way, unless it is already."""
         if self._stopped:
             return
-        if delivery.hears and self._under_way[delivery.key]:
+        if delivery.hears and self._under_way[delivery.name]:
             return
-        self._under_way[delivery.key] += 1
+        self._under_way[delivery.name] += 1
         key = (delivery.request.namespace, delivery.request.workflow_id)
         lane = self._lanes.get(key)
         if lane is None:
@@ -134,11 +134,11 @@ class Relay:
 
     def missing(self, state: WorkflowState) -> list[Delivery]:
         """What this workflow id owes that is with nobody; and children whose end it should have heard of."""
-        owed = {delivery.key: delivery for delivery in deliveries_of(state)}
+        owed = {delivery.name: delivery for delivery in deliveries_of(state)}
         for delivery in deliveries_of(state, asking=True):
             if delivery.is_start and not self._ways.goes_on((state.namespace, delivery.request.workflow_id)):
-                owed.setdefault(delivery.key, delivery)
-        return [delivery for delivery in owed.values() if not self._under_way[delivery.key]]
+                owed.setdefault(delivery.name, delivery)
+        return [delivery for delivery in owed.values() if not self._under_way[delivery.name]]
 
     # ------------------------------------------------------------------------------------------------------------- bringing
 
@@ -230,7 +230,7 @@ class Relay:
         if told is None and error is not None:
             log.error("workflow %r could not be told of %s: %s", delivery.request.workflow_id, delivery.key, error)
         if told is not None:
-            self.send(Delivery(key=delivery.key, request=told))
+            self.send(Delivery(key=delivery.key, request=told, asker=delivery.asker))
         self._over(delivery)
 
     def _note_delivered(self, delivery: Delivery) -> None:
@@ -259,15 +259,15 @@ class Relay:
             return
         told = heard(delivery, reply, None)
         assert told is not None
-        self.send(Delivery(key=delivery.key, request=told))
+        self.send(Delivery(key=delivery.key, request=told, asker=delivery.asker))
         self._over(delivery)
 
     def _over(self, delivery: Delivery) -> None:
-        left = self._under_way[delivery.key] - 1
+        left = self._under_way[delivery.name] - 1
         if left:
-            self._under_way[delivery.key] = left
+            self._under_way[delivery.name] = left
         else:
-            del self._under_way[delivery.key]
+            del self._under_way[delivery.name]
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work, name="perdure relay")

@@ -71,7 +71,14 @@ def start_of(state: WorkflowState, run: RunState, child: ChildState) -> Delivery
         parent=parent,
         encoded=started.encoded,
     )
-    return Delivery(key=child.request_id, request=request, source=state.workflow_id, command=event.id, hears="child")
+    return Delivery(
+        key=child.request_id,
+        request=request,
+        source=state.workflow_id,
+        command=event.id,
+        hears="child",
+        asker=run.run_id if run.reset_to else "",
+    )
 
 
 def cancel_of(state: WorkflowState, child: ChildState) -> Delivery:
@@ -244,7 +251,7 @@ def _leave(draft: Draft, delivery: Delivery) -> None:
     body = {"request": _encode(request).decode()}
     kind = str(request.__struct_config__.tag)
     draft.leave(Message(request_id=delivery.key, workflow_id=request.workflow_id, kind=kind, body=body))
-    draft.deliver(delivery)
+    draft.deliver(replace(delivery, asker="") if delivery.asker else delivery)
 
 
 def ended(started: ev.Started, closing: object) -> RunResult:

@@ -48,7 +48,8 @@ class Family:
         self.seed = seed
         self.checked = seed % 4 == 0 if checked is None else checked
         self.owners: dict[str, SoleOwner] = {}
-        self.answers: list[Any] = []
+        self.answers: list[tuple[Any, Any]] = []
+        """What the source is told, and the key of the delivery it answers."""
         self.refused: set[str] = set()
         """Keys of messages that were refused at least once. A crash may forget the refusal: then they are brought again, out of order."""
         self.counts: Counter[str] = Counter()
@@ -245,7 +246,7 @@ class Family:
             self.counts["superseded"] += 1
         told = heard(delivery, None if refused else reply, Failure(type=reply.code) if refused else None)
         if told is not None and not again:
-            self.answers.append(told)
+            self.answers.append((told, key))
         else:
             source.answered.discard(key)
         self.counts["refused" if refused else "delivered"] += 1
@@ -262,13 +263,14 @@ class Family:
     def answer(self) -> None:
         """An answer arrives; those to one source in order."""
         if self.answers:
-            told = self.random.choice(self.answers)
-            first = next(other for other in self.answers if other.workflow_id == told.workflow_id)
-            self.answers.remove(first)
+            told, _ = self.random.choice(self.answers)
+            at, (first, key) = next(
+                (at, answer) for at, answer in enumerate(self.answers) if answer[0].workflow_id == told.workflow_id
+            )
+            del self.answers[at]
             self.bring(first)
-            if first not in self.answers:
-                keys = getattr(first, "request_ids", None) or (first.request_id,)
-                self.owners[first.workflow_id].answered.difference_update(("delivery", key) for key in keys)
+            if all(other != key or told.workflow_id != first.workflow_id for told, other in self.answers):
+                self.owners[first.workflow_id].answered.discard(key)
 
     def crash(self) -> None:
         """The node dies: what was not written, every message and every answer on its way is gone."""

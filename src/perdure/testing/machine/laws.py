@@ -160,7 +160,7 @@ def check_woken(state: WorkflowState, now: int, published: Iterable[Key], wakes:
         on_time = announced.get(key, latest + 1) <= latest
         must("woken", on_time or key in sent, f"nothing brings {key} at {instant}; announced: {announced.get(key)}")
     for delivery in deliveries_of(state):
-        must("woken", ("delivery", delivery.key) in sent, f"nobody was told to deliver {delivery.key}")
+        must("woken", ("delivery", delivery.name) in sent, f"nobody was told to deliver {delivery.key}")
     check_waiting(state.run)
 
 

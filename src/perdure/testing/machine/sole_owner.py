@@ -118,7 +118,7 @@ class SoleOwner:
             heapq.heappush(self._wakes, (waker[0], next(self._serial), waker))
         self.cancels += outcome.cancels
         for delivery in outcome.deliveries or ():
-            key = ("delivery", delivery.key)
+            key = ("delivery", delivery.name)
             if key not in self.answered:  # what is under way is not sent again
                 self.deliveries[key] = delivery
         if isinstance(outcome.reply, ActivityClaimed):
@@ -162,7 +162,7 @@ class SoleOwner:
             apply_transition(state, decode_transition(encode_transition(transition)))
         self.state = state
         self.published = {key_of(task): task for task in tasks_of(state, self.now) if task.command}
-        self.deliveries = {("delivery", delivery.key): delivery for delivery in deliveries_of(state, asking=True)}
+        self.deliveries = {("delivery", delivery.name): delivery for delivery in deliveries_of(state, asking=True)}
         self._wakes = []
         for waker in wakes_of(state):
             heapq.heappush(self._wakes, (waker[0], next(self._serial), waker))
