@@ -2,7 +2,13 @@
 
 from typing import Final
 
-_EXACT: Final[dict[str, str]] = {
+LOGGERS: Final = frozenset({"logging.getLogger", "logging.Logger"})
+"""What makes a logger of the standard library."""
+
+LOG_METHODS: Final = frozenset({"debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log"})
+"""Of a logger, and of `logging` itself."""
+
+_EXACT: Final[dict[str, str]] = {f"logging.{method}": "logging" for method in LOG_METHODS} | {
     "datetime.datetime.now": "clock",
     "datetime.datetime.today": "clock",
     "datetime.datetime.utcnow": "clock",

@@ -51,6 +51,14 @@ class Library:
             self._missing.add((folder, module))
         return None
 
+    def is_logger(self, source: Source, name: str) -> bool:
+        """True when the dotted `name`, as `source` means it, is a logger that a file of the project keeps."""
+        own = name.removeprefix(f"{source.name}.")
+        if own != name:
+            return own in source.loggers
+        located = self.imported(source, name)
+        return located is not None and located[1] in located[0].loggers
+
     def _root(self, source: Source) -> Path:
         """The folder from which the project's dotted names count."""
         depth = source.name.count(".") + (1 if source.path.name == "__init__.py" else 0)

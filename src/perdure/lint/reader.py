@@ -4,7 +4,17 @@ import ast
 from collections.abc import Iterator
 from typing import Any, Final
 
-from perdure.lint.calls import EARLY, FILE_METHODS, NEVER_ALONE, PATH_METHODS, PATHS, THREAD_METHODS, rule_of
+from perdure.lint.calls import (
+    EARLY,
+    FILE_METHODS,
+    LOG_METHODS,
+    LOGGERS,
+    NEVER_ALONE,
+    PATH_METHODS,
+    PATHS,
+    THREAD_METHODS,
+    rule_of,
+)
 from perdure.lint.library import Library
 from perdure.lint.reach import Found, Reached, Scope, definition_of
 from perdure.lint.rules import RULES
@@ -33,6 +43,8 @@ class Reader(ast.NodeVisitor):
         self._sets = SetNames(reached.function)
         self._paths: set[str] = set()
         self._paths = {name for name, value in _assigned(reached.function) if self._is_path(value)}
+        self._loggers: set[str] = set()
+        self._loggers = {name for name, value in _assigned(reached.function) if self._is_logger(value)}
         self._recorded = 0
         self._order_free: set[int] = set()
         for statement in reached.function.body:
@@ -86,6 +98,8 @@ class Reader(ast.NodeVisitor):
             self._report("io", node, f".{method.attr}()")
         elif method.attr in THREAD_METHODS:
             self._report("thread", node, f".{method.attr}()")
+        elif method.attr in LOG_METHODS and self._is_logger(root):
+            self._report("logging", node, f"{ast.unparse(node.func)}()")
         elif method.attr == "astimezone" and not node.args and not node.keywords:
             self._report("naive-datetime", node, "astimezone() takes the machine's own time zone")
         elif method.attr == "fn" and (found := self._definition(root)) is not None and found.kind == "activity":
@@ -105,6 +119,18 @@ class Reader(ast.NodeVisitor):
                 return name in self._paths
             case _:
                 return False
+
+    def _is_logger(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr="getChild")):
+                return self._is_logger(value)
+            case ast.Call(func=func):
+                return self._scope.meaning(func) in LOGGERS
+            case ast.Name(id=name) if name in self._loggers:
+                return True
+            case _:
+                name = self._scope.meaning(node)
+                return bool(name) and self._library.is_logger(self._source, name)
 
     # -------------------------------------------------------------------------------------------------------- order of sets
 

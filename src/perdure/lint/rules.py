@@ -74,6 +74,12 @@ _ALL: Final = (
         "use workflow.logger, which is silent while replaying",
     ),
     Rule(
+        "logging",
+        "PD205",
+        "what workflow code logs through a logger of its own is logged again on every replay",
+        "use workflow.logger, which is silent while replaying",
+    ),
+    Rule(
         "set-order",
         "PD301",
         "sets of strings and of most objects iterate in another order in every process",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from perdure.core.errors import InvalidArgument
+from perdure.lint.calls import LOGGERS
 from perdure.lint.rules import RULES, ignored
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
@@ -43,6 +44,7 @@ class Source:
             node.name: node for node in _statements(self.tree.body) if isinstance(node, Definition)
         }
         self.assigned = frozenset(_assigned(self.tree.body))
+        self.loggers = frozenset(_loggers(self.tree.body, self.names))
 
     @cached_property
     def _ignored(self) -> dict[int, frozenset[str]]:
@@ -112,6 +114,19 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _statements(handler.body)
             for case in getattr(node, "cases", []):
                 yield from _statements(case.body)
+
+
+def _loggers(body: list[ast.stmt], names: dict[str, str]) -> Iterator[str]:
+    """Names that statements of this scope bind to a logger of the standard library."""
+    for node in _statements(body):
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=func))
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Call(func=func))
+            ) if dotted(func, names) in LOGGERS:
+                yield name
+            case _:
+                pass
 
 
 def _assigned(body: list[ast.stmt]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from perdure.lint.linter import lint
 from perdure.lint.rules import RULES
 
 HEAD = """\
-import asyncio, contextlib, os, random, secrets, subprocess, threading, time, uuid
+import asyncio, contextlib, logging, os, random, secrets, subprocess, threading, time, uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from perdure import activity, workflow
 TOTALS = {}
 SEEN: list[str] = []
 LIMIT = 3
+log = logging.getLogger(__name__)
 
 class Settings:
     depth = 1
@@ -81,6 +82,12 @@ BAD = [
     ("thread", "await asyncio.get_running_loop().run_in_executor(None, len, 'x')"),
     ("blocking-sleep", "time.sleep(1)"),
     ("print", "print('hello')"),
+    ("logging", "log.info('hello')"),
+    ("logging", "logging.warning('hello')"),
+    ("logging", "logging.getLogger('x').error('hello')"),
+    ("logging", "log.getChild('x').log(20, 'hello')"),
+    ("logging", "mine = logging.getLogger('x')\nmine.exception('hello')"),
+    ("logging", "from logging import info\ninfo('hello')"),
     ("set-order", "for x in {'a', 'b'}: await charge(x)"),
     ("set-order", "for x in set(order): await charge(x)"),
     ("set-order", "ids = {x.id for x in hooks}\nfor x in ids: await charge(x)"),
@@ -125,6 +132,8 @@ GOOD = [
     "return os.path.join('a', 'b'), os.sep",
     "return Path('a') / 'b'",
     "workflow.logger.info('hello')",
+    "log = workflow.logger\nlog.info('hello')",
+    "return hooks.log(order), hooks.info(order), log.name, log.isEnabledFor(logging.INFO)",
     "for x in sorted({'a', 'b'}): await charge(x)",
     "for x in sorted(y.lower() for y in set(order)): await charge(x)",
     "return 'a' in {'a', 'b'}, len(set(order)), any(x for x in set(order))",
@@ -182,3 +191,12 @@ def test_activities_may_do_as_they_like(tmp_path: Path) -> None:
         "from perdure import activity\n@activity\ndef clock():\n    import time, os\n    time.sleep(1)\n    return os.environ\n"
     )
     assert found(tmp_path, "return 1", HEAD + body) == []
+
+
+def test_a_logger_of_another_file_is_one_too(tmp_path: Path) -> None:
+    """As projects keep it; what is no logger there is none."""
+    (tmp_path / "logs.py").write_text(
+        "import logging\nlog: logging.Logger = logging.getLogger('x')\nother = object()\n", encoding="utf-8"
+    )
+    head = "import logs\nfrom logs import log, other\nfrom perdure import workflow\n"
+    assert found(tmp_path, "log.info('x')\nlogs.log.error('x')\nother.info('x')", head) == ["logging", "logging"]
