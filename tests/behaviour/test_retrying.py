@@ -71,6 +71,14 @@ async def test_a_failed_run_is_tried_again(any_house, t) -> None:
         assert str(failed.value.__cause__) == "1"
 
 
+async def test_a_start_by_name_knows_nothing_of_the_decorator(any_house) -> None:
+    """Only the worker has the code: the run is tried once, as the documentation says."""
+    async with any_house(third_time) as app:
+        with pytest.raises(WorkflowFailed) as failed:
+            await app.client.execute("third_time", "lucky", id="n")
+        assert str(failed.value.__cause__) == "attempt 1"
+
+
 async def test_signals_a_failed_attempt_did_not_take_are_the_next_ones(any_house) -> None:
     """Nobody's signal is lost by another's failure."""
     async with any_house(takes_signals_then_fails) as app:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 from cyclopts import Parameter
 
 from perdure.cli.exits import FAILED, INTERRUPTED, OK, complain, say
-from perdure.cli.options import Data, Output
+from perdure.cli.options import KEPT_FOR, Data, Output, Retention
 
 if TYPE_CHECKING:
     from perdure.node import Node
@@ -39,7 +39,7 @@ def dev(
     data: Data = Path("perdure-data"),
     queue: Annotated[list[str] | None, Parameter(name="--queue")] = None,
     grace: float = 30.0,
-    retention: timedelta = timedelta(days=30),
+    retention: Retention = KEPT_FOR,
     reload: bool = False,
     output: Output = TEXT,
 ) -> int:
@@ -50,7 +50,7 @@ def dev(
         data: The data directory: journal, lock and the socket through which other commands reach this node.
         queue: A task queue to serve, beside "default" and those the code names. Repeat it for more.
         grace: Seconds running activities may take to end when the node stops.
-        retention: How long closed runs are kept: 30d, 12h.
+        retention: How long closed runs are kept: 30d, 12h, or seconds.
         reload: Start again whenever a source file changes.
     """
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")

@@ -13,21 +13,22 @@ if TYPE_CHECKING:
     from perdure.cli.health.check import Check
 
 TEXT = Output()
-PORT: Final = 7373
 PORT_MAX: Final = 65_535
 
 
-def doctor(*, data: Data = Path("perdure-data"), host: str = "127.0.0.1", port: int = PORT, output: Output = TEXT) -> int:
+def doctor(
+    *, data: Data = Path("perdure-data"), host: str = "127.0.0.1", port: int | None = None, output: Output = TEXT
+) -> int:
     """Look whether a node will run well here. Exits with 1 when something must be mended first.
 
     Args:
         data: The data directory the node has or will have.
-        host: The address it will answer on.
-        port: The port it will answer on.
+        host: With --port: the address it is asked for on.
+        port: A port to try, for what you mean to run beside the node, which itself needs none.
     """
     from perdure.core.errors import InvalidArgument
 
-    if not 0 <= port <= PORT_MAX:
+    if port is not None and not 0 <= port <= PORT_MAX:
         raise InvalidArgument(f"--port must be from 0 to {PORT_MAX}, not {port}")
     checks: list[Check] = []
     for check in _checks(data, host, port):
@@ -40,7 +41,7 @@ def doctor(*, data: Data = Path("perdure-data"), host: str = "127.0.0.1", port: 
     return FAILED if any(check.status == "fail" for check in checks) else OK
 
 
-def _checks(data: Path, host: str, port: int) -> "Iterator[Check]":
+def _checks(data: Path, host: str, port: int | None) -> "Iterator[Check]":
     """One after the other, so that people see what takes long."""
     from perdure.cli.health import place, process
     from perdure.cli.health.check import tried
@@ -54,7 +55,8 @@ def _checks(data: Path, host: str, port: int) -> "Iterator[Check]":
         at_place = [place.disk_sync, place.preallocation, *at_place]
     for look in at_place:
         yield tried(look.__name__.replace("_", " "), partial(look, data))
-    yield tried("port", partial(place.port, host, port, data))
+    if port is not None:
+        yield tried("port", partial(place.port, host, port, data))
 
 
 def _tell(check: "Check", output: Output) -> None:

@@ -1,14 +1,13 @@
 """`perdure journal …`: what a data directory holds. Works through the node that runs there, or on its files when none does."""
 
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from perdure.cli.exits import FAILED, OK, say
-from perdure.cli.options import Output
+from perdure.cli.options import KEPT_FOR, Output, Retention
 from perdure.cli.typed import TEXT
 
 if TYPE_CHECKING:
@@ -112,14 +111,14 @@ async def repair(data: Path, /, *, output: Output = TEXT) -> int:
 
 
 @app.command
-async def compact(data: Path, /, *, retention: timedelta = timedelta(days=30), output: Output = TEXT) -> int:
+async def compact(data: Path, /, *, retention: Retention = KEPT_FOR, output: Output = TEXT) -> int:
     """Drop closed runs past their keep time from the journal of a stopped node, and the bytes they take up.
 
     A running node does this by itself, every now and then.
 
     Args:
         data: The data directory.
-        retention: How long closed runs are kept: 30d, 12h.
+        retention: How long closed runs are kept: 30d, 12h, or seconds.
     """
     from perdure.cli.progress import Bar
     from perdure.cli.show import emit, text

@@ -42,6 +42,9 @@ async def start(
 ) -> int:
     """Start a run of workflow TYPE, and print its id.
 
+    Only workers know the code behind TYPE: queue and timeout are those given here, not its decorator's, and a run that fails is not tried
+    again, whatever retry the decorator names.
+
     Args:
         type: The workflow type: the function's or class's name, unless it was given another.
         id: The workflow id; a fresh one when left out.

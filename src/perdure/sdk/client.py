@@ -129,7 +129,9 @@ class Client(ActivityCompletion):
     async def start(self, workflow: Any, /, *args: Any, **options: Any) -> Handle[Any]:
         """Start a run and return its handle once the start is durable.
 
-        `workflow` is a call (`fulfil(order)`), a workflow with its positional arguments, or a type name with them. `id` is the
+        `workflow` is a call (`fulfil(order)`), a workflow with its positional arguments, or a type name with them. Behind a name nothing
+        is known of the workflow here, only by its workers: what its decorator says of `queue`, `timeout` and `retry` does not hold, the
+        queue is "default" unless given, and a run that fails stays failed. `id` is the
         workflow id, a fresh one when left out. `on_conflict` says what an open run of that id means: `fail` raises
         `WorkflowAlreadyStarted`, `attach` gives its handle, `terminate` ends it first. `reuse` says whether the id of a closed run may be
         used again. `timeout` bounds the run. `memo` is for people, `attributes` are for listing; code reads both in

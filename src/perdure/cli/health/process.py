@@ -18,6 +18,9 @@ IMPORT_MS_MAX: Final = 150.0
 CLOCK_DRIFT_S_MAX: Final = 0.05
 YEAR_MIN: Final = 2025
 
+FOR_THE_DEMO: Final = frozenset({"starlette", "uvicorn"})
+"""What nothing but `perdure demo` imports: a node runs without it."""
+
 _IMPORT: Final = """
 import sys, time
 before, began = len(sys.modules), time.perf_counter()
@@ -42,7 +45,7 @@ def python() -> Check:
 
 
 def dependencies() -> Check:
-    """Everything perdure needs is installed, in a version it takes."""
+    """Everything a node needs is installed, in a version it takes."""
     missing, old, found = list[str](), list[str](), list[str]()
     try:
         wanted = metadata.requires("perdure") or []
@@ -52,7 +55,7 @@ def dependencies() -> Check:
         )
     for text in wanted:
         match = _REQUIREMENT.match(text)
-        if match is None or "extra ==" in text:
+        if match is None or "extra ==" in text or match[1] in FOR_THE_DEMO:
             continue
         try:
             version = metadata.version(match[1])

@@ -24,10 +24,12 @@ def test_dependencies_as_they_are_installed() -> None:
 
 
 def test_missing_and_old_dependencies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both are named; extras are not asked for."""
+    """Both are named; extras and what only the demo uses are not asked for."""
     versions = {"msgspec": "0.20.0", "rich": "9.1"}
     monkeypatch.setattr(
-        metadata, "requires", lambda _name: ["msgspec>=0.20", "rich>=14", "nothing>=1", 'zstd>=1; extra == "zstd"']
+        metadata,
+        "requires",
+        lambda _name: ["msgspec>=0.20", "rich>=14", "nothing>=1", "uvicorn>=0.40", 'zstd>=1; extra == "zstd"'],
     )
 
     def version(name: str) -> str:
