@@ -9,7 +9,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     payload_bytes_max: int = 2 * 1024 * 1024
     """One argument, result, signal value …: `PayloadTooLarge`, where it is made. A run keeps the bound of its start."""
     id_bytes_max: int = 255
-    """Workflow, signal, update and request ids, names: `InvalidArgument`."""
+    """Workflow, signal, update and request ids, names: `InvalidArgument`. From 64, so that ids made here fit, to 255."""
     history_events_warn: int = 10_000
     """From here on `info().continue_as_new_suggested` is true."""
     history_events_max: int = 50_000
@@ -52,6 +52,8 @@ class Limits(Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _WHOLE_MAX:
                 raise ValueError(f"{name} must be a number from 0 to {_WHOLE_MAX}, not {value!r}")
+        if not 64 <= self.id_bytes_max <= 255:
+            raise ValueError(f"id_bytes_max must be a number from 64 to 255, not {self.id_bytes_max!r}")
 
 
 _WHOLE_MAX = 2**53

@@ -20,10 +20,11 @@ from perdure.core.requests import AnyRequest, ClientRequest, Report, ReportPart,
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.state import WorkflowState
 from perdure.core.tasks import Task
-from perdure.engine import door, resetting
+from perdure.engine import resetting
 from perdure.engine.aside import set_aside
 from perdure.engine.committer import Committer
 from perdure.engine.describing import describe_run
+from perdure.engine.door import Door
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
@@ -80,6 +81,7 @@ class EngineFrontend:
         self._node = node
         self.limits = limits
         self._parts = ReportParts(limits)
+        self._door = Door(limits)
         self._ends = Ends(self)
         self.incarnation = incarnation
         self.exits = Exits(broker)
@@ -297,7 +299,7 @@ class EngineFrontend:
             if self.is_over or not self._owners:
                 self.check_running()
             if kind in _CLIENT:
-                door.check(request)
+                self._door.check(request)
                 if isinstance(request, ResetWorkflow):
                     self._spawn(self._reset(request, answer))
                     return
@@ -403,7 +405,7 @@ class EngineFrontend:
     async def query(self, query: Query) -> QueryReply:
         """See `ports.Frontend.query`."""
         self.check_running()
-        door.check_query(query)
+        self._door.check_query(query)
         return await self.queries.ask(query)
 
     def take_query(self, request: TakeQuery, answer: Answer) -> None:

@@ -6,6 +6,7 @@ import pytest
 from msgspec import Raw
 
 from perdure.core.errors import InvalidArgument
+from perdure.core.limits import LIMITS, Limits
 from perdure.core.requests import (
     RequestCancel,
     ResumeWorkflow,
@@ -15,7 +16,9 @@ from perdure.core.requests import (
     TerminateWorkflow,
     UpdateWorkflow,
 )
-from perdure.engine.door import check
+from perdure.engine.door import Door
+
+check = Door(LIMITS).check
 
 ODD = (404, "\ud800", None, type("Text", (str,), {})("x"))
 
@@ -85,3 +88,14 @@ def test_what_is_well_passes() -> None:
     check(TerminateWorkflow(workflow_id="w", reason="é" * 10_000, run_id="r", request_id="q"))
     with pytest.raises(InvalidArgument, match="10,000"):
         check(ResumeWorkflow(workflow_id="w", reason="x" * 10_001))
+
+
+def test_a_node_may_allow_shorter_ids_only() -> None:
+    """The bound is that of the node, named with its value; no node allows more than can be kept, or less than ids made by itself need."""
+    door = Door(Limits(id_bytes_max=64))
+    door.check(SignalWorkflow(workflow_id="w" * 64, signal=SignalBody(name="go", signal_id="s")))
+    with pytest.raises(InvalidArgument, match=r"65 bytes long; the limit \(id_bytes_max\) is 64"):
+        door.check(SignalWorkflow(workflow_id="w" * 65, signal=SignalBody(name="go", signal_id="s")))
+    for bound in (63, 256):
+        with pytest.raises(ValueError, match="id_bytes_max must be a number from 64 to 255"):
+            Limits(id_bytes_max=bound)
