@@ -3,6 +3,7 @@
 import asyncio
 import re
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,13 @@ async def note(name: str, value: str) -> None:
     pass
 
 
+@workflow
+async def says(value: str) -> str:
+    await note("says", value)
+    await note("says again", value)
+    return value
+
+
 async def damaged(house, *, line: int, wanted: str) -> None:
     """Two runs parked in a journal, and one byte changed in the line number `line` of those that hold `wanted`."""
     async with house(parked, note, replays=False) as app:
@@ -37,7 +45,11 @@ async def damaged(house, *, line: int, wanted: str) -> None:
             if min(waiting) >= 4:
                 break
             await asyncio.sleep(0)
-    path = house.data / "journal" / "00000001.jsonl"
+    break_line(house.data, line, wanted)
+
+
+def break_line(data_directory: Path, line: int, wanted: str) -> None:
+    path = data_directory / "journal" / "00000001.jsonl"
     data = path.read_bytes()
     lines = data.splitlines(keepends=True)
     numbers = [number for number, text in enumerate(lines) if re.search(rb'"t":\{"workflow_id":"%b"' % wanted.encode(), text)]
@@ -86,6 +98,37 @@ async def test_a_damaged_run_is_set_aside_and_named_and_the_rest_goes_on(house, 
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert (await app.client.handle("hit").history())[-1].type == "completed"
+
+
+@pytest.mark.parametrize("line", [0, 1, -1])
+async def test_a_closed_run_that_lost_lines_is_quarantined_wherever_one_looks(house, line) -> None:
+    """In listings, counts, descriptions and its history, before and after a restart; its result stays while its end is whole."""
+    async with house(note, says, replays=False) as app:
+        first = await app.client.start(says("a"), id="hit")
+        assert await first.result() == "a"
+    break_line(house.data, line, "hit")
+    for _ in range(2):
+        async with house(note, says, replays=False) as app:
+            hit = app.client.handle("hit")
+            described = await hit.describe()
+            assert described.status == "quarantined"
+            assert "segment 1, byte" in described.pending[0].state
+            assert [row.status async for row in app.client.list()] == ["quarantined"]
+            assert [await app.client.count(f"status = '{status}'") for status in ("quarantined", "completed")] == [1, 0]
+            with pytest.warns(RuntimeWarning, match="part of its history is lost"):
+                await hit.history()
+            if line == -1:
+                with pytest.raises(HistoryDamaged):
+                    await hit.result(timeout=20)
+            else:
+                assert [await hit.result(timeout=20) for _ in range(2)] == ["a", "a"]
+    async with house(note, says, replays=False) as app:
+        if line == -1:
+            await app.client.handle("hit").terminate("its end is lost")
+            assert (await app.client.handle("hit").describe()).status == "terminated"
+            assert [row.status async for row in app.client.list()] == ["terminated"]
+        again = await app.client.start(says("b"), id="hit")
+        assert await again.result(timeout=20) == "b"
 
 
 async def test_a_start_may_replace_a_damaged_run(house) -> None:

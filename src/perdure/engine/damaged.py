@@ -1,14 +1,15 @@
 """A run part of whose history is lost, as its owner holds it: quarantined for good, with nothing that could make it go on.
 
 No decision, timer or task comes of it. It can be described, listed, read as far as it is whole, and terminated; then, or when a start
-ends it, its workflow id can be used again.
+ends it, its workflow id can be used again. One that had closed, in any other way than by being terminated, is quarantined too, so that the
+damage is seen; while its end is whole it gives its result, and its workflow id is free as after any other.
 """
 
 from typing import Final
 
 from msgspec.structs import replace
 
-from perdure.core.events import Started
+from perdure.core.events import Started, Terminated
 from perdure.core.machine import apply
 from perdure.core.notes import Quarantined
 from perdure.core.requests import AnyRequest, StartWorkflow, TerminateWorkflow
@@ -33,6 +34,7 @@ def state_of(namespace: str, record: Record) -> WorkflowState:
         if isinstance(first, Started)
         else Started(id=1, time=0, workflow_type="", queue="", run_id=record.run_id, seed=0)
     )
+    lost = Quarantined(id=damage.last_note, time=0, reason=damage.reason)
     run = RunState(
         started=replace(started, run_id=record.run_id),
         status="quarantined",
@@ -40,10 +42,12 @@ def state_of(namespace: str, record: Record) -> WorkflowState:
         notes=damage.last_note,
         last_time=max((entry.time for entry in (*record.events, *record.notes)), default=0),
         covered=damage.last_event,
-        quarantine=Quarantined(id=damage.last_note, time=0, reason=damage.reason),
+        quarantine=lost,
     )
     state = WorkflowState(namespace=namespace, workflow_id=record.workflow_id, run=run, start_request_id=started.request_id)
     if damage.closing is not None:
         run.length = damage.closing.id - 1
         apply(state, damage.closing)
+        if not isinstance(damage.closing, Terminated):  # of a terminated one nothing more is wanted
+            run.status, run.quarantine = "quarantined", lost
     return state

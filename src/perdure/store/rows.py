@@ -103,6 +103,12 @@ class RunRow(Struct, kw_only=True, gc=False):
         if change.notes and not _TELLING.isdisjoint(map(type, change.notes)):
             self._fold_notes(change.notes)
 
+    def set_aside(self, *, end_lost: bool = False) -> None:
+        """Part of the run's history is lost. Of one that somebody terminated nothing more is wanted, as long as that is written."""
+        self.quarantined = True
+        if self.status != "terminated" or end_lost:
+            self.status = "quarantined"
+
     def _set_attributes(self, event: AttributesSet) -> None:
         self.attributes, self.datetimes = merged(self.attributes, self.datetimes, event)
 

@@ -88,12 +88,10 @@ class Visibility:
         return workflow.rows if workflow is not None else ()
 
     def mark_damaged(self, namespace: str, workflow_id: str, run_id: str) -> None:
-        """Part of the run's history is lost: while it is open it is listed as quarantined."""
+        """Part of the run's history is lost: see `RunRow.set_aside`."""
         row = self.row(namespace, workflow_id, run_id)
         if row is not None:
-            row.quarantined = True
-            if not row.closed_at:
-                row.status = "quarantined"
+            row.set_aside()
 
     def open_workflows(self, shards: Sequence[int]) -> list[tuple[str, str]]:
         """(namespace, workflow id) of every id of these shards that is not parked and whose last run is open or which has messages to deliver."""

@@ -186,9 +186,9 @@ class Index:
         self._tail.tell(key, Parked(wake_at))
         self._write_soon()
 
-    def mark_damaged(self, key: Key, run_id: str) -> None:
-        """Part of the run's history is lost: while it is open it is listed as quarantined."""
-        self._tail.tell(key, Damaged(run_id))
+    def mark_damaged(self, key: Key, run_id: str, *, end_lost: bool = False) -> None:
+        """Part of the run's history is lost, `end_lost`: its last entry too. See `RunRow.set_aside`."""
+        self._tail.tell(key, Damaged(run_id, end_lost))
         if self._again is not None:
             self._write_soon()
 

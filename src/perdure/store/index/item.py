@@ -34,9 +34,11 @@ class Parked(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """Part of the run's history is lost: while it is open it is listed as quarantined."""
+    """Part of the run's history is lost: it is listed as quarantined, also when it has closed, unless it was terminated and that is whole."""
 
     run_id: str
+    end_lost: bool = False
+    """What is lost holds the run's last entry."""
 
 
 Item: TypeAlias = Written | Parked | Damaged

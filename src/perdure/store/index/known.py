@@ -132,9 +132,7 @@ class Known(Struct, kw_only=True):
     def _damaged(self, item: Damaged, connection: sqlite3.Connection) -> None:
         run = self.find(item.run_id, connection)
         if run is not None:
-            run.row.quarantined = True
-            if not run.row.closed_at:
-                run.row.status = "quarantined"
+            run.row.set_aside(end_lost=item.end_lost)
 
     def find(self, run_id: str, connection: sqlite3.Connection) -> Run | None:
         """A run of it, from here or from the table; it then counts as changed."""

@@ -379,7 +379,7 @@ class JournalStore:
             if row.first <= number <= row.last and row.run_id not in self._damaged.of(namespace, workflow_id):
                 run = RunName(namespace=namespace, workflow_id=workflow_id, run_id=row.run_id)
                 self._damaged.add(run, reason_of(fault))
-                self._index.mark_damaged((namespace, workflow_id), row.run_id)
+                self._index.mark_damaged((namespace, workflow_id), row.run_id, end_lost=number == row.last)
                 _log.error("journal: run %s of workflow %r is quarantined: %s", row.run_id, workflow_id, reason_of(fault))
 
     def damaged(self) -> Sequence[DamagedRun]:
