@@ -19,7 +19,7 @@ from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
 from perdure.runtime.files import LocalFiles
 from perdure.store.errors import JournalCorrupt
-from perdure.store.index import index as module
+from perdure.store.index import writing as module
 from perdure.store.index.file import BUILDING, DAMAGED
 from perdure.store.index.index import Index
 from perdure.store.index.schema import INDEX_FILE
