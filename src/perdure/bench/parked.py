@@ -24,6 +24,7 @@ from perdure.core.errors import InvalidArgument
 from perdure.core.limits import LIMITS
 from perdure.node import Node, embedded
 from perdure.runtime.collector import collector
+from perdure.worker.sessions import KEPT
 
 TOGETHER: Final = 100
 SAMPLES: Final = 200
@@ -130,9 +131,11 @@ async def _started(node: Node, name: str, runs: int) -> None:
 
 async def _until_parked(node: Node) -> None:
     until = perf_counter() + LIMIT_S
-    while _in_memory(node) > LIMITS.idle_runs_kept:
+    while _in_memory(node) > LIMITS.idle_runs_kept or node.worker.warm_runs > KEPT:
         if perf_counter() > until:
-            raise TimeoutError(f"{_in_memory(node):,} runs are still in memory after {LIMIT_S:g} s")
+            raise TimeoutError(
+                f"{_in_memory(node):,} runs are still in memory, {node.worker.warm_runs:,} warm, after {LIMIT_S:g} s"
+            )
         await asyncio.sleep(LOOK_AGAIN_S)
 
 

@@ -41,6 +41,10 @@ AGAIN_S: Final = 0.5
 """So long after a result could not be reported it is reported again."""
 CUT_MAX: Final = 10_000
 """Runs remembered whose last fused report was cut; forgetting one costs at most another cut."""
+COOL_S: Final = 0.25
+"""So often is it looked for idle warm runs while there are many."""
+COOL_ON_S: Final = 0.02
+"""The same while there are more of them than make room in one go."""
 LEAVE_S: Final = 5.0
 """So long does a worker that leaves wait for answers to its last reports."""
 
@@ -87,6 +91,7 @@ class Decider:
         self.commands_max = limits_of(frontend).message_commands_max
         """More in one report travel in parts."""
         self._unanswered = 0
+        self._cooling: asyncio.TimerHandle | None = None
         self._left: asyncio.Future[None] | None = None
         """Set when the worker leaves; done when every report is answered."""
         self.stopped = False
@@ -102,6 +107,18 @@ class Decider:
             await asyncio.wait([self._left], timeout=LEAVE_S)
         self.stopped = True
         self._sessions.clear()
+        if self._cooling is not None:
+            self._cooling.cancel()
+
+    def _cool_later(self, pause: float) -> None:
+        self._cooling = asyncio.get_running_loop().call_later(pause, self._cool)
+
+    def _cool(self) -> None:
+        """Idle warm runs make room; looked for as long as there are many."""
+        self._cooling = None
+        cooled = self._sessions.cool(self._frontend.now())
+        if self._sessions.is_crowded and not self.stopped:
+            self._cool_later(COOL_ON_S if cooled else COOL_S)
 
     def _answered(self) -> None:
         self._unanswered -= 1
@@ -198,6 +215,8 @@ class Decider:
             self._cut.discard(request.run_id)
             session.unfused_next = True
         self._sessions.add(session, self._frontend.now())
+        if self._cooling is None and self._sessions.is_crowded:
+            self._cool_later(COOL_S)
         return session
 
     def _release_unknown(self, request: ClaimWorkflow, reply: WorkflowClaimed, why: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from perdure.core.events import UpdateBody
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
 KEPT: Final = 1_000
 """So many are held however long they have been idle."""
-IDLE_US: Final = 2_000_000
+IDLE_US: Final = 500_000
+COOLED_MAX: Final = 200
+"""So many make room in one go: nobody waits for longer than that takes."""
+LOOKED_AT_MAX: Final = 2_000
 REPLAYED_MAX: Final = 200
 """Runs with a longer history stay warm while there is room."""
 
@@ -69,7 +73,7 @@ class Sessions:
     """Warm runs by run id, at most `limit`. `evicted` counts those dropped for room.
 
     Past `KEPT` of them those that have been idle for a while, wait for no answer to a command and are quickly replayed make room too, a
-    few with each that comes: runs that wait for a signal for days need not be warm.
+    few with each that comes, and the rest when `cool` is called: runs that wait for a signal for days need not be warm.
     """
 
     def __init__(self, limit: int) -> None:
@@ -109,17 +113,40 @@ class Sessions:
         for session in list(self._sessions.values()):
             self.drop(session)
 
+    @property
+    def is_crowded(self) -> bool:
+        """There are more than are held however long they have been idle."""
+        return len(self._sessions) > KEPT
+
+    def cool(self, now: int) -> int:
+        """Drop what was not used for `IDLE_US` at least and is quickly replayed, oldest first; how many that were."""
+        self._tick(now)
+        room = min(COOLED_MAX, len(self._sessions) - KEPT)
+        oldest = islice(self._sessions.values(), LOOKED_AT_MAX)
+        cold = list(islice((session for session in oldest if self._is_cold(session)), max(room, 0)))
+        for session in cold:
+            self.evicted += 1
+            self.drop(session)
+        return len(cold)
+
     def _cool(self, now: int) -> None:
-        """Drop what was not used for `IDLE_US` at least, oldest first, two at a time."""
-        if now - self._era_began >= IDLE_US:
-            self._era, self._era_began = self._era + 1, now
-        oldest = [session for session, _ in zip(self._sessions.values(), range(2), strict=False)]
-        for session in oldest:
-            runner = session.runner
-            if session.era >= self._era - 1 or session.waiting or runner.awaits_answers or runner.length > REPLAYED_MAX:
+        """The oldest two make room, if they may."""
+        self._tick(now)
+        for session in list(islice(self._sessions.values(), 2)):
+            if not self._is_cold(session):
                 return
             self.evicted += 1
             self.drop(session)
+
+    def _tick(self, now: int) -> None:
+        if now - self._era_began >= IDLE_US:
+            self._era, self._era_began = self._era + 1, now
+
+    def _is_cold(self, session: Session) -> bool:
+        runner = session.runner
+        return (
+            session.era < self._era - 1 and not session.waiting and not runner.awaits_answers and runner.length <= REPLAYED_MAX
+        )
 
     def _evict(self, newest: Session) -> None:
         """Make room, but not with the run that has just come: it is about to be fed. With all others waiting there are too many for a while."""

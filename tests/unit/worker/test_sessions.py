@@ -67,3 +67,17 @@ def test_few_runs_stay_for_ever() -> None:
     for n in range(50):
         opened(cache, f"w-{n}", n * 10 * IDLE_US)
     assert len(cache) == 50
+
+
+def test_idle_runs_make_room_though_none_comes(monkeypatch) -> None:
+    """Asked to cool, the cache drops those long unused, oldest first and a few at a time, until no more than are always kept are left."""
+    monkeypatch.setattr(sessions, "KEPT", 3)
+    monkeypatch.setattr(sessions, "COOLED_MAX", 2)
+    cache = Sessions(100)
+    for n in range(8):
+        opened(cache, f"w-{n}", IDLE_US + n)
+    assert cache.is_crowded
+    assert cache.cool(2 * IDLE_US) == 0
+    assert [cache.cool(n * IDLE_US) for n in (4, 5, 6, 7)] == [2, 2, 1, 0]
+    assert not cache.is_crowded
+    assert cache.get("w-7") is not None
