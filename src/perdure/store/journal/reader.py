@@ -4,11 +4,9 @@ The straight way stops at the first bad line of a segment; from there on the seg
 is wrong, runs must be followed from the journal's beginning to tell whose lines are missing: `Untracked` asks for that second reading.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from perdure.core.shards import SHARDS
@@ -19,15 +17,11 @@ from perdure.store.index.position import Position
 from perdure.store.journal.fault import Fault, RunName
 from perdure.store.journal.format import (
     FORMAT,
-    KIND_FOOT,
     BadLine,
-    Foot,
     Head,
     Line,
     Link,
-    control,
     fault_of_chain,
-    frame,
     link_of,
     number_of,
     parse,
@@ -35,16 +29,9 @@ from perdure.store.journal.format import (
 )
 from perdure.store.journal.naming import Continuity, Gap, WhoWrote
 from perdure.store.journal.scan import Piece, is_torn, scan, vouched
+from perdure.store.journal.stretch import Stretch, guesses, indexed, is_like_footer, lines_in
 
 _CHUNK: Final = 1 << 20
-_TEXT: Final = rb'("(?:[^"\\]|\\.)*")'
-_BEGINS: Final = re.compile(
-    rb'"t":\{"workflow_id":' + _TEXT + rb'(?:,"namespace":' + _TEXT + rb')?,"runs":\[\{"run_id":' + _TEXT
-)
-"""How a transition begins that changes a run."""
-_LIKE: Final = 0.9
-"""So large a share of its bytes makes a stretch the footer that should stand there."""
-
 Found = Callable[[Transition, int, int, int], None]
 """Takes a transition, its segment, the byte where its line begins and the length of that."""
 
@@ -59,15 +46,6 @@ class Cut(Struct, frozen=True, kw_only=True):
     offset: int
     bytes: int = 0
     lines: int = 0
-
-
-class _Stretch(Struct, kw_only=True):
-    """Bytes that are no line, until the next good line says what was there."""
-
-    segment: int
-    offset: int
-    data: bytes
-    why: str
 
 
 class Span(Struct, kw_only=True):
@@ -93,7 +71,7 @@ class JournalReader:
         self._who_wrote = who_wrote
         self._adopt = False
         self._gaps: list[Gap] = []
-        self._stretches: list[_Stretch] = []
+        self._stretches: list[Stretch] = []
         self._lacks_footer = False
         self._spliced: Gap | None = None
         self._span = Span(before=Link())
@@ -197,7 +175,7 @@ class JournalReader:
             self._span.is_whole = False
             if not self._stretches:
                 why = "the segment ends without a footer, though it is not the newest one"
-                self._stretches.append(_Stretch(segment=number, offset=offset, data=b"", why=why))
+                self._stretches.append(Stretch(segment=number, offset=offset, data=b"", why=why))
 
     def _follows(self) -> Continuity:
         if self._continuity is None:
@@ -298,7 +276,7 @@ class JournalReader:
             if met.line is None or not self._meet(met.line, met, start):
                 self._span.is_whole = False
                 why = piece.why or "it is a line that does not belong here"
-                self._stretches.append(_Stretch(segment=number, offset=start, data=data[piece.start : piece.end], why=why))
+                self._stretches.append(Stretch(segment=number, offset=start, data=data[piece.start : piece.end], why=why))
         return end
 
     def _ends_at(self, data: bytes, piece: Piece, start: int) -> bool:
@@ -307,7 +285,7 @@ class JournalReader:
         if piece.line is None and not rest.strip(b"\0"):
             self.cut = Cut(offset=start)
         elif (piece.line is None and is_torn(rest, start, self.link.seq + 1)) or _is_foot_without_end(data, piece):
-            self.cut = Cut(offset=start, bytes=len(rest), lines=_lines_in(rest))
+            self.cut = Cut(offset=start, bytes=len(rest), lines=lines_in(rest))
         else:
             return False
         return True
@@ -328,7 +306,7 @@ class JournalReader:
             return False
         if self._adopt:
             self._adopt = False
-            lost = sum(_lines_in(stretch.data) for stretch in self._stretches)
+            lost = sum(lines_in(stretch.data) for stretch in self._stretches)
             self.link = Link(line.seq - 1 - lost, line.grp, "" if lost else line.prev[0], line.prev[1])
         missing = line.seq - self.link.seq - 1
         if missing and self._vouch(line):
@@ -390,7 +368,7 @@ class JournalReader:
         if missing:
             gap.run_ids = (line.prev[0],) if line.prev[0] else ()
             gap.controls = max(is_crossing + (line.head is None and not self.lines), not line.prev[0])
-            gap.guesses = tuple(self._guesses(line.prev[0]))
+            gap.guesses = tuple(guesses(self._stretches, line.prev[0]))
         elif not is_chained:
             self._spliced = gap
             gap.run_ids = (self.link.run, line.prev[0])
@@ -415,56 +393,19 @@ class JournalReader:
                 lines=missing,
                 why=first.why,
             )
-        return Gap(fault=fault, before=self.link.seq, names=tuple(self._indexed()))
-
-    def _guesses(self, run_id: str) -> Iterator[RunName]:
-        """Under which workflow id a run ran (any run without a run id), read from its damaged line.
-
-        Good enough when nothing else is left of the run.
-        """
-        for stretch in self._stretches:
-            for found in _BEGINS.finditer(stretch.data):
-                try:
-                    workflow_id, namespace, run = (
-                        msgspec.json.decode(text or b'"default"', type=str) for text in found.groups()
-                    )
-                except msgspec.DecodeError:
-                    continue
-                if run_id in ("", run):
-                    yield RunName(namespace=namespace, workflow_id=workflow_id, run_id=run)
-
-    def _indexed(self) -> Iterator[RunName]:
-        """What the index says of the damaged bytes."""
-        if self._who_wrote is None:
-            return
-        for stretch in self._stretches:
-            start = 0
-            while 0 <= start < len(stretch.data):
-                name = self._who_wrote(self.keys[stretch.segment], stretch.offset + start)
-                if name is not None:
-                    yield name
-                start = stretch.data.find(b"\n", start) + 1 or -1
+        return Gap(fault=fault, before=self.link.seq, names=tuple(indexed(self._stretches, self.keys, self._who_wrote)))
 
     def _end_damaged(self) -> None:
         """The journal ends in bytes that are no lines."""
         self._follows()
         first = self._stretches[0]
         text = b"".join(stretch.data for stretch in self._stretches)
-        is_footer = self._is_like_footer(text.rstrip(b"\0"))
-        gap = self._gap(first.offset, 1 if is_footer else max(1, _lines_in(text)))
+        is_footer = is_like_footer(text.rstrip(b"\0"), self.link, self.number, self.lines + 1)
+        gap = self._gap(first.offset, 1 if is_footer else max(1, lines_in(text)))
         gap.controls += is_footer
-        gap.guesses = tuple(self._guesses(""))
+        gap.guesses = tuple(guesses(self._stretches, ""))
         self.tail = gap
         self.ends_in_footer = False
-
-    def _is_like_footer(self, text: bytes) -> bool:
-        """True when the bytes differ in little from the footer that a stop would have written here."""
-        for reason in ("stop", "roll"):
-            lines, _ = frame(self.link, self.number, KIND_FOOT, [control(Foot(reason=reason, lines=self.lines + 1))])
-            same = sum(own == other for own, other in zip(lines[0], text, strict=False))
-            if len(text) == len(lines[0]) and same >= _LIKE * len(text):
-                return True
-        return False
 
 
 def lines_of(files: Files, name: str, position: int = 0) -> Iterator[tuple[bytes, bool]]:
@@ -507,11 +448,6 @@ def _is_foot_without_end(data: bytes, piece: Piece) -> bool:
     """True for a footer of which everything but its newline was written: it promises what may not be."""
     is_foot = piece.line is not None and piece.line.foot is not None
     return is_foot and bool(piece.mended) and not data[piece.start + piece.mended :].strip(b"\0")
-
-
-def _lines_in(data: bytes) -> int:
-    written = data.rstrip(b"\0")
-    return written.count(b"\n") + (bool(written) and not written.endswith(b"\n"))
 
 
 def _time_of(transition: Transition) -> int:
