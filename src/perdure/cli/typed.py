@@ -29,12 +29,17 @@ def payloads(texts: list[str] | None) -> list[Any]:
             json.decode(text, type=Raw)
         except (MsgspecError, ValueError, RecursionError) as error:
             shortened = text if len(text) <= 60 else text[:60] + "…"
-            hint = f"; text needs quotes of its own: '\"{text}\"'" if text.isidentifier() else ""
+            hint = f"; text needs quotes of its own: '\"{text}\"'" if _is_bare(text) else ""
             raise InvalidArgument(f"--input {shortened} is not JSON: {error}{hint}") from error
         if is_deeper(text.encode(), NESTING_MAX):
             raise InvalidArgument(f"--input {text[:60]}… is nested deeper than {NESTING_MAX} levels")
         found.append(Raw(json.format(text.encode(), indent=-1)))
     return found
+
+
+def _is_bare(text: str) -> bool:
+    """Whether it looks like text whose quotes the shell took away, such as order-42."""
+    return len(text) <= 60 and text[:1].isalpha() and text.isprintable() and not set(text) & set("\"'\\")
 
 
 def identified(id: str) -> str:

@@ -30,7 +30,16 @@ def test_json_as_deep_as_the_sdk_takes_it() -> None:
         payloads(["[" * 201 + "]" * 201])
 
 
-def test_a_bare_word_gets_a_hint() -> None:
+@pytest.mark.parametrize("text", ["bob", "order-42", "two words"])
+def test_bare_text_gets_a_hint(text: str) -> None:
     """Shells eat quotes, and everybody falls for it once."""
-    with pytest.raises(InvalidArgument, match="quotes of its own"):
-        payloads(["bob"])
+    with pytest.raises(InvalidArgument, match=f"quotes of its own: '\"{text}\"'"):
+        payloads([text])
+
+
+@pytest.mark.parametrize("text", ["{a", "1x", "it's", 'say "x"', "a" * 100])
+def test_what_quotes_would_not_mend_gets_no_hint(text: str) -> None:
+    """A hint that does not work is worse than none."""
+    with pytest.raises(InvalidArgument) as told:
+        payloads([text])
+    assert "quotes of its own" not in str(told.value)
