@@ -5,7 +5,6 @@ Each seed is one family (see `perdure.testing.machine.family`). By hand, a hundr
 """
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from perdure.core.machine import messages, runs
+from perdure.core.machine.applying import commands
 from perdure.testing.machine import sole_owner
 from perdure.testing.machine.family import FamilyError, raise_family
 
@@ -70,7 +70,7 @@ def starts_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def children_do_not_outlive_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that continues as new forgets its children."""
-    monkeypatch.setattr(sys.modules["perdure.core.machine.apply"], "_hand_down", lambda *_: None)
+    monkeypatch.setattr(commands, "_hand_down", lambda *_: None)
 
 
 def nobody_asks_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:

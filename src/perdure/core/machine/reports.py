@@ -82,7 +82,8 @@ class _Judge:
         self.recorder = Recorder(self.draft)
         self.exact = run.length == request.based_on
         self.right = run.claim is not None and bool(request.token) and run.claim.token == request.token
-        self.fence = run.decided == request.decided and 0 < request.based_on <= run.length
+        # Whoever has seen a decision holds what it was based on: a report that says otherwise is no worker's.
+        self.fence = run.decided == request.decided and (run.decided or 1) <= request.based_on <= run.length
         self.cut = False
         self.drifted = False
         self.has_facts = False

@@ -29,6 +29,22 @@ def running() -> tuple[Story, Reported, ActivityClaim]:
 
 
 @pytest.mark.rule("F4")
+def test_a_report_that_contradicts_itself_decides_nothing() -> None:
+    """Whoever has seen a decision holds the events it was based on: commands of one that claims otherwise would stand in the wrong order."""
+    story = Story()
+    story.start()
+    story.decide(EFFECT)
+    story.signal("go")
+    story.decide(cm.RecordSideEffect(at=3, result=text("x")))
+    story.signal("go")
+    claimed = story.claim()
+    before = len(story.transitions)
+    reply = story.report(claimed, Commands(commands=(EFFECT,)), based_on=1)
+    assert not reply.accepted
+    assert len(story.transitions) == before
+
+
+@pytest.mark.rule("F4")
 def test_two_workers_at_the_same_length_one_is_accepted() -> None:
     """The second decision changes nothing: not a byte, not a commit; its runner is to be thrown away."""
     story = Story()
