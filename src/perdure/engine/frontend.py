@@ -187,6 +187,8 @@ class EngineFrontend:
         self._fail_waiters()
 
     def _reload(self, key: Key) -> None:
+        if self.is_over:
+            return
         self._clock.call_at(self._clock.now() + RELOAD_US, lambda: self._recover_again(key))
 
     def _recover_again(self, key: Key) -> None:

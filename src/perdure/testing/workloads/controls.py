@@ -47,7 +47,7 @@ class Controls(Workload):
             await signal(stage, stage.client.handle(id), "word", word, f"{id}.{word}")
         await self._meddle(stage, handle, f"{id}.last")
         await self._unless_over(stage, stage.client.handle(id).resume)
-        result = await stage.again(handle.result)
+        result = await stage.again(stage.client.handle(id).result)  # of whatever run it was reset to, also after its end
         promise(result == [[0, 1, 4], sorted(WORDS)], f"{id} ended {result}")
         for part in range(PARTS):
             times = stage.ledger.count("part", f"{id}/{part}")
