@@ -19,7 +19,7 @@ from perdure.ports import Clock, Store, Wake
 log = logging.getLogger(__name__)
 
 PERIOD_US: Final = 1_000_000
-CROWDED_US: Final = 500_000
+CROWDED_US: Final = 250_000
 """The next look comes sooner while there are more than are kept."""
 AHEAD_US: Final = 60_000_000
 """A run that wakes sooner than this stays."""

@@ -41,7 +41,7 @@ AGAIN_S: Final = 0.5
 """So long after a result could not be reported it is reported again."""
 CUT_MAX: Final = 10_000
 """Runs remembered whose last fused report was cut; forgetting one costs at most another cut."""
-COOL_S: Final = 0.25
+COOL_S: Final = 0.1
 """So often is it looked for idle warm runs while there are many."""
 COOL_ON_S: Final = 0.02
 """The same while there are more of them than make room in one go."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 KEPT: Final = 1_000
 """So many are held however long they have been idle."""
-IDLE_US: Final = 500_000
+IDLE_US: Final = 250_000
 COOLED_MAX: Final = 200
 """So many make room in one go: nobody waits for longer than that takes."""
 LOOKED_AT_MAX: Final = 2_000
