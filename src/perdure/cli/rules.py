@@ -38,6 +38,10 @@ def rules(
         raise InvalidArgument(f"--status: there is no {min(unknown)!r}; there are {', '.join(STATUSES)}")
     path = results if results is not None else Path(RESULTS)
     left = read_results(path) if results is not None or path.exists() else {}
+    if not left and not tests.is_dir():
+        say(
+            f"perdure: neither a folder {str(tests)!r} nor results of pytest are here: run it in a clone of perdure to see its proofs"
+        )
     found = [standing for standing in standings(left, tests, Path.cwd()) if not status or standing.status in status]
     _tell(found, output)
     if not output.is_json:

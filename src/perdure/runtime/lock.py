@@ -64,7 +64,9 @@ def _lock(descriptor: int, path: Path) -> None:
     except OSError as error:
         if error.errno not in {errno.EACCES, errno.EAGAIN}:
             raise
-        raise Unavailable(f"{path.parent} is in use by another process (pid {_holder(descriptor)})") from error
+        raise Unavailable(
+            f"{path.parent} is in use by another process (pid {_holder(descriptor)}): stop that one, or name another directory"
+        ) from error
     if _identity(os.fstat(descriptor)) != _identity(path.stat()):
         raise Unavailable(f"{path} was replaced while it was being locked")
 
