@@ -130,11 +130,6 @@ class WorkflowLoop(RefusedCalls):
         finally:
             self._leave(outer)
 
-    def call_read_only(self, function: Callable[..., T], *args: Any, place: str = READ_ONLY) -> T:
-        """As `call_inside`, and as `read_only`."""
-        found: T = self.call_inside(self.read_only, place, function, *args)
-        return found
-
     def read_only(self, place: str, function: Callable[..., T], *args: Any) -> T:
         """Call, inside an activation, what may start or wake nothing: that raises `NondeterminismError` naming the `place`.
 

@@ -258,9 +258,9 @@ def test_read_only_code_starts_and_wakes_nothing(stage):
     assert not loop.spoiled
     for attempt in (make_task, lambda: loop.call_later(1, print), loop.event.set):
         with pytest.raises(NondeterminismError, match=r"query, validator or predicate"):
-            loop.call_read_only(attempt)
+            loop.call_inside(loop.read_only, "a query, validator or predicate", attempt)
     assert (loop.violations, stage.count, task.done(), loop.spoiled) == ([], 0, False, True)
-    assert loop.call_read_only(time.time) == stage.now_us / 1e6
+    assert loop.call_inside(loop.read_only, "a query", time.time) == stage.now_us / 1e6
 
 
 def test_another_thread_is_free_while_a_workflow_runs(stage):

@@ -10,11 +10,11 @@ from typing import Final
 from msgspec import Struct
 
 from perdure.core.shards import SHARDS
-from perdure.core.transition import RunChange, Transition
+from perdure.core.transition import Transition
 from perdure.ports import Files
 from perdure.store.errors import JournalCorrupt, JournalMismatch
 from perdure.store.index.position import Position
-from perdure.store.journal.fault import Fault, RunName
+from perdure.store.journal.fault import Fault
 from perdure.store.journal.format import (
     FORMAT,
     BadLine,
@@ -427,11 +427,6 @@ def lines_of(files: Files, name: str, position: int = 0) -> Iterator[tuple[bytes
     rest = b"".join(pieces)
     if rest.strip(b"\0"):
         yield rest, False
-
-
-def nothing_of(run: RunName) -> Transition:
-    """Stands for a run of which no line is whole, so that it has a place in listings."""
-    return Transition(workflow_id=run.workflow_id, namespace=run.namespace, runs=(RunChange(run_id=run.run_id),))
 
 
 def _is_last(data: bytes, piece: Piece, offset: int) -> bool:
