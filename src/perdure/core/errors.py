@@ -15,7 +15,8 @@
     ├── ResourceExhausted       RESOURCE_EXHAUSTED        overloaded: come back after `retry_after` seconds
     ├── LimitExceeded           LIMIT_EXCEEDED            a bound that waiting does not lift
     ├── Unavailable             UNAVAILABLE               nobody answered; the request may or may not have been taken
-    ├── PermissionDenied        PERMISSION_DENIED
+    ├── PermissionDenied        PERMISSION_DENIED         the caller may not do this
+    │   └── Unauthenticated     UNAUTHENTICATED           nobody knows who the caller is: no API key, or one that is not known
     ├── HistoryDamaged          HISTORY_DAMAGED           part of the run's history is lost; `run_id` is quarantined
     ├── NondeterminismError     NONDETERMINISM            workflow code did what replay cannot repeat
     ├── CodecError              CODEC_ERROR               a payload cannot be encoded or decoded by the codec given here
@@ -182,9 +183,15 @@ class Unavailable(PerdureError):
 
 
 class PermissionDenied(PerdureError):
-    """The caller is not known or may not do this."""
+    """The caller may not do this."""
 
     code: ClassVar[str] = "PERMISSION_DENIED"
+
+
+class Unauthenticated(PermissionDenied):
+    """The caller showed no API key, or one the node does not know."""
+
+    code: ClassVar[str] = "UNAUTHENTICATED"
 
 
 class HistoryDamaged(PerdureError):
@@ -263,6 +270,7 @@ ERRORS: Final[tuple[type[PerdureError], ...]] = (
     LimitExceeded,
     Unavailable,
     PermissionDenied,
+    Unauthenticated,
     HistoryDamaged,
     NondeterminismError,
     CodecError,

@@ -24,6 +24,7 @@ CODES = {
     errors.ResourceExhausted: 5,
     errors.LimitExceeded: 5,
     errors.PermissionDenied: 5,
+    errors.Unauthenticated: 5,
     DiskFull: 5,
     errors.Unavailable: 6,
     StoreFailed: 6,
