@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from perdure import codecs, errors, interceptors, testing
     from perdure.core.limits import Limits
-    from perdure.node import Worker, embedded
+    from perdure.node import embedded
     from perdure.sdk.activity import activity
     from perdure.sdk.child import ChildHandle
     from perdure.sdk.client import Client
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perdure.sdk.interceptors import Interceptor
     from perdure.sdk.options import Retry
     from perdure.sdk.workflow import workflow
+    from perdure.standalone import Worker
 
     __version__: str
 
@@ -47,7 +48,7 @@ _HOMES: Final = {
     "Limits": "perdure.core.limits",
     "PayloadCodec": "perdure.sdk.codecs",
     "Retry": "perdure.sdk.options",
-    "Worker": "perdure.node",
+    "Worker": "perdure.standalone",
     "activity": "perdure.sdk.activity",
     "codecs": "",
     "embedded": "perdure.node",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Final, Self
 
 from perdure.broker.inprocess import InProcessBroker
 from perdure.core.errors import InvalidArgument
@@ -17,25 +17,21 @@ from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
 from perdure.runtime.files import LocalFiles
 from perdure.sdk.client import Client
-from perdure.sdk.codecs import PayloadCodec
+from perdure.sdk.codecs import Codec
 from perdure.sdk.coded import coded
 from perdure.sdk.context import refuse_in_workflow
 from perdure.sdk.duration import Duration, bound, length
 from perdure.sdk.intercepted import intercepted
 from perdure.sdk.interceptors import Interceptor, interceptors_of
-from perdure.sdk.options import identifier
+from perdure.sdk.options import identifier, positive
 from perdure.sdk.registry import Registry
 from perdure.store.index.index import Index
 from perdure.store.index.schema import INDEX_FILE
 from perdure.store.journal.store import JournalStore
-from perdure.worker.worker import TaskWorker
-
-Codec: TypeAlias = PayloadCodec | Sequence[PayloadCodec] | None
+from perdure.worker.worker import GRACE_S, TaskWorker
 
 RETENTION: Final = timedelta(days=30)
 """So long are closed runs kept."""
-GRACE_S: Final = 30.0
-"""So long may running activities take to end when a worker is asked to stop."""
 
 
 class Node:
@@ -80,9 +76,9 @@ class Node:
             self.registry,
             tuple(identifier(queue, "queue") for queue in queues),
             incarnation=incarnation,
-            max_activities=_positive("max_activities", max_activities),
-            max_processes=0 if max_processes is None else _positive("max_processes", max_processes),
-            max_cached_runs=_positive("max_cached_runs", max_cached_runs),
+            max_activities=positive("max_activities", max_activities),
+            max_processes=0 if max_processes is None else positive("max_processes", max_processes),
+            max_cached_runs=positive("max_cached_runs", max_cached_runs),
             blocked_after=blocked_after,
         )
         self._grace = length(grace, "grace") / 1_000_000
@@ -216,62 +212,3 @@ def embedded(
         grace=grace,
         limits=limits,
     )
-
-
-class Worker:
-    """A worker of its own for one queue, on any client. Use it with `async with`, or `run()` until cancelled.
-
-    `max_activities` bounds the activities running at once, `max_processes` the child processes of process activities. `codec` takes the
-    place of the client's, `interceptors` stand around what it runs (the first outermost), `grace` (seconds) is how long activities may
-    go on when it stops.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        *,
-        queue: str = "default",
-        workflows: Sequence[object] = (),
-        activities: Sequence[object] = (),
-        build_id: str | None = None,
-        max_activities: int = 100,
-        max_processes: int | None = None,
-        codec: Codec = None,
-        interceptors: Sequence[Interceptor] = (),
-        max_cached_runs: int = 10_000,
-        grace: float = GRACE_S,
-    ) -> None:
-        registry = Registry(build_id, interceptors_of(interceptors))
-        registry.register(*workflows, *activities)
-        self._grace = length(grace, "grace") / 1_000_000
-        frontend = coded(client.frontend, codec)
-        self._worker = TaskWorker(
-            frontend,
-            RealChance(),
-            registry,
-            (identifier(queue, "queue"),),
-            incarnation=getattr(frontend, "incarnation", ""),
-            max_activities=_positive("max_activities", max_activities),
-            max_processes=0 if max_processes is None else _positive("max_processes", max_processes),
-            max_cached_runs=_positive("max_cached_runs", max_cached_runs),
-        )
-
-    async def __aenter__(self) -> Self:
-        await self._worker.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._worker.stop(self._grace)
-
-    async def run(self) -> None:
-        """Work until cancelled, then stop with the grace period."""
-        async with self:
-            await asyncio.Event().wait()
-
-
-def _positive(name: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidArgument(f"{name} must be a whole number from 1, not {value!r}")
-    return value

@@ -51,6 +51,18 @@ TOP = {
         "demo",
         "cli",
     },  # a client's process is light
+    "standalone": {
+        "node",
+        "engine",
+        "store",
+        "broker",
+        "server",
+        "testing",
+        "chaos",
+        "bench",
+        "demo",
+        "cli",
+    },  # and so is a worker's
     "node": {"testing", "chaos", "bench", "demo", "cli"},
     "testing": {"chaos", "bench", "demo", "cli"},
     "chaos": {"cli"},

@@ -216,7 +216,9 @@ async def runs() -> None:
         assert_type(await app.client.execute(fulfil(Order("1")), id="x"), int)
         async with Worker(app.client, queue="slow", workflows=[fulfil], activities=[charge], max_activities=3) as worker:
             assert_type(worker, Worker)
-        await asyncio.wait_for(Worker(app.client).run(), 3)
+            assert_type(worker.build_id, str)
+            worker.stop()
+        await asyncio.wait_for(Worker(app.client, queue=["a", "b"]).run(), 3)
         Worker("http://localhost")  # error
         Worker(app.client, queue=3)  # error
         Worker(app.client, workflows=fulfil)  # error

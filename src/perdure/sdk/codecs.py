@@ -5,8 +5,8 @@ line only ever see what `encode` gave.
 """
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol, cast, runtime_checkable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from perdure.core.errors import CodecError, InvalidArgument
 from perdure.sdk.options import whole
@@ -29,6 +29,10 @@ class PayloadCodec(Protocol):
     def encode(self, data: bytes, /) -> bytes: ...
 
     def decode(self, data: bytes, /) -> bytes: ...
+
+
+Codec: TypeAlias = "PayloadCodec | Sequence[PayloadCodec] | None"
+"""What `codec=` takes: none, one, or several that encode in that order."""
 
 
 class Chain:

@@ -227,6 +227,13 @@ def whole(value: object, what: str, lowest: int, highest: int) -> int:
     return int.__int__(value)
 
 
+def positive(name: str, value: object) -> int:
+    """`value`, as plain `int`, if it is one (no bool) from 1; else raises `InvalidArgument`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidArgument(f"{name} must be a whole number from 1, not {_shown(value)}")
+    return int.__int__(value)
+
+
 def _shown(value: object) -> str:
     """The start of a value's repr, for an error; a class that has none to show must not hide what is wrong with it."""
     try:

@@ -25,7 +25,7 @@ from perdure.core.errors import InvalidArgument
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
 from perdure.core.requests import AnyRequest, UpdateWorkflow
-from perdure.node import Codec, Node
+from perdure.node import Node
 from perdure.ports import (
     Answer,
     Chance,
@@ -42,6 +42,7 @@ from perdure.ports import (
 from perdure.runtime.chance import RealChance
 from perdure.runtime.files import LocalFiles
 from perdure.sdk.client import Client
+from perdure.sdk.codecs import Codec
 from perdure.sdk.context import activity_context
 from perdure.sdk.duration import Duration, aware, microseconds
 from perdure.sdk.interceptors import Interceptor

@@ -6,6 +6,7 @@ import contextvars
 import inspect
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -215,6 +216,9 @@ class Attempts:
         self._around = around_activities(interceptors)
         self._payload_bytes_max = bound_of(frontend)
         self.stopping = False
+        self._hurried = False
+        self._patience: asyncio.Timeout | None = None
+        """The grace period, while it lasts."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -335,6 +339,18 @@ class Attempts:
             attempt.task.cancel()
         return await result
 
+    def hurry(self) -> None:
+        """No more grace: a `stop` that waits cuts short now what still runs."""
+        self._hurried = True
+        if self._patience is not None and not self._patience.expired():
+            self._patience.reschedule(asyncio.get_running_loop().time())
+
+    async def _wait(self, tasks: list[asyncio.Task[Any]], grace: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace) as self._patience:
+                await asyncio.wait(tasks)
+        self._patience = None
+
     async def stop(self, grace: float) -> None:
         """Wait up to `grace` seconds for what runs, then cancel it and wait up to `CUT_S` for that; what still runs then is left behind.
 
@@ -345,8 +361,8 @@ class Attempts:
             self._processes.stopping()
         attempts = {attempt.task: attempt for attempt in self._running.values() if attempt.task is not None}
         tasks = list(attempts)
-        if tasks and grace > 0:
-            await asyncio.wait(tasks, timeout=grace)
+        if tasks and grace > 0 and not self._hurried:
+            await self._wait(tasks, grace)
         left = [task for task in tasks if not task.done()]
         if left:
             log.warning("%d activities were still running after the grace period of %g s", len(left), grace)

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 WORKFLOW_CREDITS: Final = 1 << 60
 """Workflow tasks are run as they come; they need no slot, and no credit is ever given back."""
+GRACE_S: Final = 30.0
+"""So long may running activities take to end when a worker is asked to stop, unless another time is given."""
 
 
 class TaskWorker:
@@ -126,7 +128,7 @@ class TaskWorker:
             self._activity_lines.append(self._frontend.subscribe(queue, "activity", identity, self._deliver, credits))
             credits = 0  # one count for all queues
 
-    async def stop(self, grace: float = 30.0) -> None:
+    async def stop(self, grace: float = GRACE_S) -> None:
         """Take nothing more, let activities end for up to `grace` seconds, then cut them short. Idempotent.
 
         Once begun it goes on to its end, also when whoever awaits this is cancelled; a second call waits for that end.
@@ -137,6 +139,10 @@ class TaskWorker:
         if self._stop is None:
             self._stop = asyncio.get_running_loop().create_task(self._stop_in_order(grace), name="perdure worker stop")
         await asyncio.shield(self._stop)
+
+    def hurry(self) -> None:
+        """End the grace period of a `stop`, begun or yet to begin: what still runs is cut short now."""
+        self._attempts.hurry()
 
     async def _stop_in_order(self, grace: float) -> None:
         for line in (*self._workflow_lines, *self._activity_lines):
