@@ -316,3 +316,8 @@ class Handle(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"<Handle {self.id!r}{f' run {self.run_id}' if self.run_id else ''}>"
+
+
+def refers_to(handle: Handle[Any]) -> tuple[str | None, Workflow[..., Any] | None]:
+    """The run a handle speaks of alone (None: it follows the id), and the workflow it was told of."""
+    return handle._pinned or None, handle._workflow  # pyright: ignore[reportPrivateUsage]

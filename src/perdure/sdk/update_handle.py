@@ -61,6 +61,10 @@ class UpdateHandle(Generic[R_co]):
             self._standing = await frontend.update_result(self._client.namespace, self.workflow_id, self.run_id, self.id)
         return answer_of(self._standing, self._signature)  # type: ignore[no-any-return]
 
+    def through(self, client: Client) -> UpdateHandle[R_co]:
+        """The same update, reached through another client."""
+        return UpdateHandle(client, self.workflow_id, self._standing, self._signature)
+
     def __repr__(self) -> str:
         return f"<UpdateHandle {self.id!r} of {self.workflow_id!r}>"
 
