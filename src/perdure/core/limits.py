@@ -42,6 +42,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     """How far a fused fact's time may lie ahead of the owner's clock."""
     heartbeat_note_s: float = 5.0
     """Heartbeat details of one activity are noted at most this often."""
+    claim_lives_s: float = 10.0
+    """A claim of a worker in another process is lost after so long without a sign of life."""
+    strict_based_on: bool = False
+    """A decision is dropped if anything at all came after what it is based on. Safe, and no safer; a run with steady signals may starve."""
     attempt_notes_first: int = 3
     attempt_notes_last: int = 7
     """Of an activity's failed attempts the first and last few keep their failure in memory."""
@@ -50,12 +54,17 @@ class Limits(Struct, frozen=True, kw_only=True):
         """Refuse what no engine can keep. Raises `ValueError` naming the limit."""
         for name in self.__struct_fields__:
             value = getattr(self, name)
+            if name in _SWITCHES:
+                if not isinstance(value, bool):
+                    raise ValueError(f"{name} must be true or false, not {value!r}")
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _WHOLE_MAX:
                 raise ValueError(f"{name} must be a number from 0 to {_WHOLE_MAX}, not {value!r}")
         if not 64 <= self.id_bytes_max <= 255:
             raise ValueError(f"id_bytes_max must be a number from 64 to 255, not {self.id_bytes_max!r}")
 
 
+_SWITCHES = frozenset({"strict_based_on"})
 _WHOLE_MAX = 2**53
 """Beyond it numbers are no longer exact in every JSON reader."""
 

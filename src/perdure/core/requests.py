@@ -293,7 +293,19 @@ class HeartbeatActivity(Request, frozen=True, kw_only=True, omit_defaults=True, 
     attempt: int
     token: str
     details: Payload = ABSENT
-    """JSON list; absent = only a sign of life."""
+    """JSON list; absent = only a sign of life of the worker, which says nothing of what the function does."""
+    worker: str = ""
+    """With the three below a worker presents its claim to an owner that may not know of it, having just taken the run over."""
+    claimed_at: int = 0
+    """When the claim was granted, as its reply said."""
+    lives_for: int = 0
+
+
+class HeartbeatWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="heartbeat_workflow"):
+    """A sign of life of the worker that has a workflow claim: it is still at work on its decision. Answered with `Beaten`."""
+
+    run_id: str
+    token: str
 
 
 # ------------------------------------------------------------------------------------------- of the engine itself
@@ -398,7 +410,15 @@ ClientRequest: TypeAlias = (
     | HeartbeatActivity
 )
 WorkerRequest: TypeAlias = (
-    ClaimWorkflow | ClaimActivity | ReportPart | Report | ReleaseWorkflow | ReleaseActivity | CompleteLater | HeartbeatActivity
+    ClaimWorkflow
+    | ClaimActivity
+    | ReportPart
+    | Report
+    | ReleaseWorkflow
+    | ReleaseActivity
+    | CompleteLater
+    | HeartbeatActivity
+    | HeartbeatWorkflow
 )
 EngineRequest: TypeAlias = TimerDue | ActivityDue | WorkflowClaimDue | StartDue | RunDue | WriteDown | QuarantineRun
 MessageRequest: TypeAlias = ChildStands | ChildRefused | ExternalAnswered | MessagesDelivered

@@ -56,7 +56,11 @@ class ActivityState(Struct, kw_only=True):
     again_at: int = 0
     """When a reset dispatched it again: from then its bounds count."""
     beat_at: int = 0
-    """Volatile: instant of the last sign of life of the claim."""
+    """Volatile: instant of the last heartbeat of the claim's function."""
+    alive_at: int = 0
+    """Volatile: instant of the last sign of life of the claim's worker."""
+    spared_until: int = 0
+    """Volatile: the owner has just taken the run over; no bound passes before, so that workers can present their claims."""
     beat_details: Payload = ABSENT
     """Volatile: details newer than the last note."""
     noted_beat_at: int = 0
@@ -95,6 +99,12 @@ class WorkflowClaim(Struct, frozen=True, kw_only=True, gc=False):
     build_id: str
     since: int
     lives_for: int = 0
+    beat_at: int = 0
+
+    @property
+    def dies_at(self) -> int:
+        """The instant at which it is lost without another sign of life, if it can be."""
+        return (self.beat_at or self.since) + self.lives_for
 
 
 class RunState(Struct, kw_only=True):

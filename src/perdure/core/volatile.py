@@ -51,9 +51,25 @@ class ClaimReleased(Struct, frozen=True, gc=False):
 
 
 class Beat(Struct, frozen=True, gc=False):
+    """The function itself gave a sign of life."""
+
     command: int
     at: int
     details: Payload = ABSENT
+
+
+class Alive(Struct, frozen=True, gc=False):
+    """The worker that has the claim gave a sign of life, its function did not."""
+
+    command: int
+    at: int
+
+
+class TakenOver(Struct, frozen=True, gc=False):
+    """The owner has just taken the run over. Workers in other processes have `lives_for` microseconds to present what they hold."""
+
+    at: int
+    lives_for: int
 
 
 class DelayOver(Struct, frozen=True, gc=False):
@@ -75,6 +91,8 @@ Volatile: TypeAlias = (
     | ClaimLife
     | ClaimReleased
     | Beat
+    | Alive
+    | TakenOver
     | HeldWarm
     | DelayOver
 )

@@ -37,7 +37,7 @@ from perdure.core.requests import (
 )
 from perdure.core.state import WorkflowState, is_closing
 from perdure.core.transition import Transition, joined
-from perdure.core.volatile import Beat
+from perdure.core.volatile import TakenOver
 from perdure.engine import damaged
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
@@ -445,17 +445,18 @@ class ShardOwner:
     # ---------------------------------------------------------------------------------------------------- start-up, sweeping
 
     def recover(self, live: LiveWorkflow) -> None:
-        """After a restart: what workers of a dead owner process held is lost, everything due is set to wake, tasks are offered."""
+        """After a restart: what workers of a dead owner process held is lost, what others hold is theirs for a claim's period; everything
+        due is set to wake, tasks are offered."""
         state, around = live.state, self._around
         run = state.run
         self._ask_again(live)
         if run is None or run.closing is not None:
             return
+        if run.activities:
+            apply(state, TakenOver(around.clock.now(), int(around.limits.claim_lives_s * 1_000_000)))
         for activity in list(run.activities.values()):
             claim = activity.claim
-            if claim is not None and claim.outside:
-                apply(state, Beat(activity.event.id, around.clock.now()))  # while there was no owner nobody could be heard
-            elif claim is not None and claim.incarnation != around.incarnation:
+            if claim is not None and not claim.outside and claim.incarnation not in {"", around.incarnation}:
                 lost = ActivityDue(
                     namespace=state.namespace,
                     workflow_id=state.workflow_id,

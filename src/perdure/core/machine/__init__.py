@@ -9,6 +9,7 @@ from typing import Any
 from perdure.core import requests as rq
 from perdure.core.machine import (
     activities,
+    beats,
     children,
     claims,
     externals,
@@ -50,12 +51,13 @@ _DECIDE: dict[type, Callable[[WorkflowState, Any, int], Decided]] = {
     rq.UpdateWorkflow: updates.update,
     rq.ClaimWorkflow: claims.claim_workflow,
     rq.ReleaseWorkflow: claims.release_workflow,
+    rq.HeartbeatWorkflow: claims.beat,
     rq.WorkflowClaimDue: claims.claim_due,
     rq.WriteDown: claims.write_down,
     rq.QuarantineRun: claims.quarantine,
     rq.ClaimActivity: activities.claim_activity,
     rq.ReleaseActivity: activities.release_activity,
-    rq.HeartbeatActivity: activities.heartbeat,
+    rq.HeartbeatActivity: beats.heartbeat,
     rq.CompleteLater: outside.complete_later,
     rq.FinishActivity: outside.finish,
     rq.ActivityDue: activities.activity_due,

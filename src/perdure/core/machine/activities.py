@@ -1,4 +1,4 @@
-"""Activities between their schedule and their answer: claims, attempts that fail, retries, timeouts, heartbeats, cancel."""
+"""Activities between their schedule and their answer: claims, attempts that fail, retries, timeouts, cancel. Beats: see `beats`."""
 
 from hashlib import blake2b
 from math import ceil
@@ -11,13 +11,13 @@ from perdure.core.machine.outcome import Decided, Draft, only
 from perdure.core.machine.targets import current_run
 from perdure.core.notes import ActivityClaimed, AttemptFailed, HeartbeatNoted
 from perdure.core.payload import is_absent
-from perdure.core.replies import ActivityClaim, Beaten, NotWanted, Taken
+from perdure.core.replies import ActivityClaim, NotWanted, Taken
 from perdure.core.replies import ActivityClaimed as ActivityClaimReply
-from perdure.core.requests import ActivityDue, ClaimActivity, HeartbeatActivity, ReleaseActivity
+from perdure.core.requests import ActivityDue, ClaimActivity, ReleaseActivity
 from perdure.core.retry import RetryPolicy, retry_delay
 from perdure.core.state import ActivityState, RunState, WorkflowState
 from perdure.core.tasks import CancelNotice, Task
-from perdure.core.volatile import Beat, ClaimLife, ClaimReleased, ClaimUnnoted
+from perdure.core.volatile import Alive, ClaimLife, ClaimReleased, ClaimUnnoted
 
 MICRO = 1_000_000
 
@@ -91,7 +91,7 @@ def claim_activity(state: WorkflowState, request: ClaimActivity, now: int) -> De
 
 def _claimed_again(draft: Draft, activity: ActivityState, note: ActivityClaimed, request: ClaimActivity) -> Decided:
     """The same claim once more: its reply was lost, or the worker presents it to a new owner, which learns that the worker lives."""
-    draft.volatile += [ClaimLife(request.command, request.lives_for), Beat(request.command, draft.now)]
+    draft.volatile += [ClaimLife(request.command, request.lives_for), Alive(request.command, draft.now)]
     reply = granted(draft, activity.event, note, activity, request.lives_for)
     return draft.outcome(ActivityClaimReply(claim=reply))
 
@@ -288,29 +288,7 @@ def chance_of(run_id: str, command: int, attempt: int) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-# -------------------------------------------------------------------------------------------------- heartbeats, bounds
-
-
-def heartbeat(state: WorkflowState, request: HeartbeatActivity, now: int) -> Decided:
-    run = current_run(state, request)
-    activity = run.activities.get(request.command) if run is not None else None
-    if run is None or activity is None or activity.claim is None or activity.claim.token != request.token:
-        return only(Beaten(wanted=False))
-    draft = Draft(state, run, now)
-    draft.volatile.append(Beat(request.command, now, request.details))
-    interval = int(draft.state.limits.heartbeat_note_s * MICRO)
-    if not is_absent(request.details) and now - activity.noted_beat_at >= interval:
-        draft.note(
-            HeartbeatNoted(
-                id=draft.next_note,
-                time=draft.time,
-                after=draft.length,
-                command=request.command,
-                attempt=activity.attempt,
-                details=request.details,
-            )
-        )
-    return draft.outcome(Beaten(wanted=True, cancelled=activity.cancel_requested))
+# -------------------------------------------------------------------------------------------------- bounds
 
 
 def activity_due(state: WorkflowState, request: ActivityDue, now: int) -> Decided:
@@ -335,6 +313,21 @@ def activity_due(state: WorkflowState, request: ActivityDue, now: int) -> Decide
 
 def _bound(activity: ActivityState, request: ActivityDue) -> int | None:
     """The instant at which this bound is passed, or None when it does not apply (any more)."""
+    if request.kind == "lost":
+        claim = activity.claim
+        if claim is None or request.attempt != activity.attempt or request.token != claim.token or claim.outside:
+            return None
+        return lost_at(activity, claim)
+    instant = _timeout(activity, request)
+    return None if instant is None else max(instant, activity.spared_until)
+
+
+def lost_at(activity: ActivityState, claim: ActivityClaimed) -> int:
+    """The instant at which the claim is lost without another sign of life."""
+    return max(activity.alive_at, activity.beat_at, claim.time) + activity.lives_for
+
+
+def _timeout(activity: ActivityState, request: ActivityDue) -> int | None:
     scheduled, claim = activity.event, activity.claim
     if request.kind == "schedule_to_close":
         return activity.since + scheduled.schedule_to_close if scheduled.schedule_to_close else None
@@ -347,9 +340,4 @@ def _bound(activity: ActivityState, request: ActivityDue) -> int | None:
         return None
     if request.kind == "start_to_close":
         return claim.time + scheduled.start_to_close if scheduled.start_to_close else None
-    last = max(activity.beat_at, claim.time)
-    if request.kind == "heartbeat":
-        return last + scheduled.heartbeat if scheduled.heartbeat else None
-    if request.token != claim.token or claim.outside:
-        return None
-    return last + activity.lives_for
+    return max(activity.beat_at, claim.time) + scheduled.heartbeat if scheduled.heartbeat else None

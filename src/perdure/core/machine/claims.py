@@ -2,12 +2,21 @@
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from perdure.core.machine.outcome import Decided, Draft, only
 from perdure.core.machine.targets import current_run
 from perdure.core.machine.updates import wants_code
 from perdure.core.notes import BuildRefused, Quarantined
-from perdure.core.replies import NotWanted, Taken, WorkflowClaimed
-from perdure.core.requests import ClaimWorkflow, QuarantineRun, ReleaseWorkflow, WorkflowClaimDue, WriteDown
+from perdure.core.replies import Beaten, NotWanted, Taken, WorkflowClaimed
+from perdure.core.requests import (
+    ClaimWorkflow,
+    HeartbeatWorkflow,
+    QuarantineRun,
+    ReleaseWorkflow,
+    WorkflowClaimDue,
+    WriteDown,
+)
 from perdure.core.state import RunState, WorkflowClaim, WorkflowState
 from perdure.core.tasks import Task
 from perdure.core.volatile import HeldWarm, WorkflowClaimEnded, WorkflowClaimHeld
@@ -70,15 +79,24 @@ def hold(draft: Draft, token: str, worker: str, build_id: str, lives_for: int) -
         draft.wake(draft.now + lives_for, due)
 
 
+def beat(state: WorkflowState, request: HeartbeatWorkflow, now: int) -> Decided:
+    """The worker that has the claim is still at work. Writes nothing; a token that is not (or no longer) the claim's is told so."""
+    run = current_run(state, request)
+    if run is None or run.claim is None or run.claim.token != request.token:
+        return only(Beaten(wanted=False))
+    draft = Draft(state, run, now)
+    draft.volatile.append(WorkflowClaimHeld(replace(run.claim, beat_at=now)))
+    return draft.outcome(Beaten(wanted=True))
+
+
 def claim_due(state: WorkflowState, request: WorkflowClaimDue, now: int) -> Decided:
-    """A workflow claim that showed no decision for its period is lost; the run is offered again."""
+    """A workflow claim that showed no sign of life for its period is lost; the run is offered again."""
     run = current_run(state, request)
     if run is None or run.claim is None or run.claim.token != request.token or not run.claim.lives_for:
         return only(Taken(duplicate=True))
     draft = Draft(state, run, now)
-    due = run.claim.since + run.claim.lives_for
-    if now < due:
-        draft.wake(due, request)
+    if now < run.claim.dies_at:
+        draft.wake(run.claim.dies_at, request)
     else:
         draft.volatile += [WorkflowClaimEnded(), HeldWarm("")]
     return draft.outcome(Taken(run_id=run.run_id))

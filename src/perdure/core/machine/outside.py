@@ -2,6 +2,7 @@
 
 from perdure.core.events import ActivityCompleted
 from perdure.core.machine.activities import attempt_failed
+from perdure.core.machine.beats import may_be_adopted
 from perdure.core.machine.limiting import fail_if_too_long
 from perdure.core.machine.outcome import Decided, Draft, only
 from perdure.core.machine.targets import current_run
@@ -12,7 +13,7 @@ from perdure.core.state import ActivityState, RunState, WorkflowState
 from perdure.core.volatile import Beat
 
 
-def _claimed(state: WorkflowState, request: CompleteLater | FinishActivity) -> tuple[RunState, ActivityState] | None:
+def _claimed(state: WorkflowState, request: FinishActivity) -> tuple[RunState, ActivityState] | None:
     run = current_run(state, request)
     activity = run.activities.get(request.command) if run is not None else None
     if run is None or activity is None or activity.claim is None or activity.claim.token != request.token:
@@ -22,12 +23,17 @@ def _claimed(state: WorkflowState, request: CompleteLater | FinishActivity) -> t
 
 def complete_later(state: WorkflowState, request: CompleteLater, now: int) -> Decided:
     """Write the claim down as one that no worker holds any more. Its bounds go on running."""
-    held = _claimed(state, request)
-    if held is None:
+    run = current_run(state, request)
+    activity = run.activities.get(request.command) if run is not None else None
+    if run is None or activity is None:
         return only(Beaten(wanted=False))
-    run, activity = held
     claim = activity.claim
-    assert claim is not None
+    if claim is None and may_be_adopted(activity, request.attempt, now):
+        claim = ActivityClaimed(
+            id=0, time=now, command=request.command, attempt=request.attempt, worker="", token=request.token
+        )
+    elif claim is None or claim.token != request.token:
+        return only(Beaten(wanted=False))
     reply = Beaten(wanted=True, cancelled=activity.cancel_requested)
     if claim.outside:
         return only(reply)

@@ -8,6 +8,7 @@ there. Proven on the models in tests/property; docs/adr/0005 says what goes wron
 from perdure.core.commands import ClosingCommand, ContinueAsNew, FailWorkflow
 from perdure.core.events import CLOSING_KINDS, ActivityCompleted, ActivityScheduled, CommandEvent
 from perdure.core.machine.activities import attempt_failed, granted, must_be_durable, task_of
+from perdure.core.machine.beats import may_be_adopted
 from perdure.core.machine.claims import build_fault, hold
 from perdure.core.machine.closing import close, may_close
 from perdure.core.machine.limiting import fail_if_too_long, fail_run, too_large
@@ -84,6 +85,8 @@ class _Judge:
         self.right = run.claim is not None and bool(request.token) and run.claim.token == request.token
         # Whoever has seen a decision holds what it was based on: a report that says otherwise is no worker's.
         self.fence = run.decided == request.decided and (run.decided or 1) <= request.based_on <= run.length
+        if state.limits.strict_based_on and not self.exact:
+            self.fence = False
         self.cut = False
         self.drifted = False
         self.has_facts = False
@@ -177,11 +180,14 @@ class _Judge:
 
     def _claimed(self, fact: ActivitySucceeded | ActivityErred) -> ActivityState | None:
         activity = self.run.activities.get(fact.command)
-        if activity is None or fact.command in self.ended or activity.claim is None or activity.claim.token != fact.token:
-            self.dropped += 1
-            self.cut = True
-            return None
-        return activity
+        if activity is not None and fact.command not in self.ended:
+            claim = activity.claim
+            mine = may_be_adopted(activity, fact.attempt, self.draft.now) if claim is None else claim.token == fact.token
+            if mine:
+                return activity
+        self.dropped += 1
+        self.cut = True
+        return None
 
     def _succeeded(self, fact: ActivitySucceeded) -> None:
         activity = self._claimed(fact)

@@ -3,7 +3,7 @@
 The engine asks at start-up (everything) and in its sweeps (what should have happened by now).
 """
 
-from perdure.core.machine.activities import task_of
+from perdure.core.machine.activities import lost_at, task_of
 from perdure.core.machine.claims import workflow_task
 from perdure.core.machine.outcome import Waker
 from perdure.core.machine.runs import wakes_of_start
@@ -45,7 +45,7 @@ def wakes_of(state: WorkflowState) -> list[Waker]:
         if run.delayed_until or type(waker[1]) is not StartDue
     ]
     if run.claim is not None and run.claim.lives_for:
-        wakes.append((run.claim.since + run.claim.lives_for, WorkflowClaimDue(**head, token=run.claim.token)))
+        wakes.append((run.claim.dies_at, WorkflowClaimDue(**head, token=run.claim.token)))
     return wakes
 
 
@@ -80,16 +80,15 @@ def _activity_wakes(state: WorkflowState, run: RunState, activity: ActivityState
         if scheduled.schedule_to_start and activity.attempt == 1:
             bounds.append((activity.since + scheduled.schedule_to_start, "schedule_to_start", ""))
     else:
-        last = max(activity.beat_at, claim.time)
         if scheduled.start_to_close:
             bounds.append((claim.time + scheduled.start_to_close, "start_to_close", ""))
         if scheduled.heartbeat:
-            bounds.append((last + scheduled.heartbeat, "heartbeat", ""))
+            bounds.append((max(activity.beat_at, claim.time) + scheduled.heartbeat, "heartbeat", ""))
         if activity.lives_for:
-            bounds.append((last + activity.lives_for, "lost", claim.token))
+            bounds.append((lost_at(activity, claim), "lost", claim.token))
     wakes: list[Waker] = [
         (
-            instant,
+            max(instant, activity.spared_until),
             ActivityDue(
                 namespace=state.namespace,
                 workflow_id=state.workflow_id,

@@ -74,6 +74,8 @@ def _durable_activity(activity: ActivityState) -> ActivityState:
         activity,
         claim=activity.claim if activity.claim_noted else None,
         beat_at=0,
+        alive_at=0,
+        spared_until=0,
         beat_details=msgspec.Raw(b""),
         lives_for=0,
     )

@@ -19,6 +19,7 @@ from perdure.core.requests import AnyRequest, ClaimWorkflow, Report, ResetWorkfl
 from perdure.core.state import RunState, WorkflowState
 from perdure.core.tasks import CancelNotice, Task
 from perdure.core.transition import Transition
+from perdure.core.volatile import TakenOver
 from perdure.testing.machine.laws import Key, check_change, check_waiting, check_woken, durable, image, key_of, must
 
 if TYPE_CHECKING:
@@ -154,13 +155,18 @@ class SoleOwner:
             self.fire()
         self.now = max(self.now, until)
 
-    def crash(self) -> None:
-        """Forget what was not written, and begin again as an owner does: everything due is announced anew."""
+    def crash(self, lives_for: int = 0) -> None:
+        """Forget what was not written, and begin again as an owner does: everything due is announced anew.
+
+        With `lives_for` workers in other processes have so long to present what they hold; else every claim that is written stands.
+        """
         old = self.state
         state = WorkflowState(namespace=old.namespace, workflow_id=old.workflow_id, limits=old.limits)
         for transition in self.transitions:
             apply_transition(state, decode_transition(encode_transition(transition)))
         self.state = state
+        if lives_for and state.run is not None and state.run.is_open:
+            apply(state, TakenOver(self.now, lives_for))
         self.published = {key_of(task): task for task in tasks_of(state, self.now) if task.command}
         self.deliveries = {("delivery", delivery.name): delivery for delivery in deliveries_of(state, asking=True)}
         self._wakes = []

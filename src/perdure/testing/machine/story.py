@@ -16,6 +16,7 @@ from perdure.core.requests import (
     ClaimWorkflow,
     Commands,
     HeartbeatActivity,
+    HeartbeatWorkflow,
     Report,
     RequestCancel,
     ResetWorkflow,
@@ -152,6 +153,16 @@ class Story(SoleOwner):
         what = Failure(type="Boom", message=failure) if isinstance(failure, str) else failure
         step = ActivityErred(command=claim.scheduled.id, attempt=claim.attempt, token=claim.token, failure=what, **fields)
         return self.report(None, step, run_id=claim.run_id)
+
+    def present(self, claim: ActivityClaim, worker: str = "ann", **fields: Any) -> Any:
+        """A sign of life as workers in other processes give it: an owner that does not know the claim can take it over."""
+        return self.beat(claim, worker=worker, claimed_at=claim.claimed_at, lives_for=10, **fields)
+
+    def beat_workflow(self, claimed: WorkflowClaimed, run_id: str = "") -> Any:
+        """A sign of life of whoever has the workflow claim."""
+        return self.ask(
+            HeartbeatWorkflow(workflow_id=self.state.workflow_id, run_id=run_id or self.run.run_id, token=claimed.token)
+        )
 
     def beat(self, claim: ActivityClaim, **fields: Any) -> Any:
         return self.ask(

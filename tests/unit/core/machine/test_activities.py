@@ -203,7 +203,7 @@ def test_a_lost_attempt_is_followed_at_once() -> None:
 @pytest.mark.rule("F6")
 def test_signs_of_life_put_the_loss_off() -> None:
     """A claim is lost only after its whole period without a beat."""
-    story = scheduled(heartbeat=10)
+    story = scheduled()
     claim = story.take(2, lives_for=10)
     for _ in range(5):
         story.sleep(9)

@@ -133,6 +133,8 @@ REQUESTS: list[rq.AnyRequest] = [
     rq.FinishActivity(**ATTEMPT, failure=Failure(type="Boom"), cancelled=True),
     rq.HeartbeatActivity(**ATTEMPT),
     rq.HeartbeatActivity(**ATTEMPT, details=text("half")),
+    rq.HeartbeatActivity(**ATTEMPT, worker="ann", claimed_at=1, lives_for=10),
+    rq.HeartbeatWorkflow(**RUN, token="t"),
     rq.TimerDue(**RUN, command=3),
     rq.TimerDue(**RUN, command=77),
     *[

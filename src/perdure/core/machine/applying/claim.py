@@ -17,4 +17,4 @@ def unclaim(activity: ActivityState) -> None:
     """Nobody is at it any more."""
     activity.claim = None
     activity.claim_noted = False
-    activity.beat_at = activity.lives_for = 0
+    activity.beat_at = activity.alive_at = activity.lives_for = activity.spared_until = 0

@@ -54,6 +54,21 @@ def _beat(state: WorkflowState, entry: vo.Beat) -> None:
         activity.beat_details = entry.details
 
 
+def _alive(state: WorkflowState, entry: vo.Alive) -> None:
+    run_of(state).activities[entry.command].alive_at = entry.at
+
+
+def _taken_over(state: WorkflowState, entry: vo.TakenOver) -> None:
+    for activity in run_of(state).activities.values():
+        activity.spared_until = entry.at + entry.lives_for
+        claim = activity.claim
+        if claim is None:
+            continue
+        activity.beat_at = entry.at  # while there was no owner nobody could be heard
+        if not claim.outside and not claim.incarnation:
+            activity.lives_for = entry.lives_for
+
+
 def _delay_over(state: WorkflowState, _entry: vo.DelayOver) -> None:
     run_of(state).delayed_until = 0
 
@@ -71,6 +86,8 @@ VOLATILE: Final[dict[type, Callable[[WorkflowState, Any], None]]] = {
     vo.ClaimLife: _claim_life,
     vo.ClaimReleased: _claim_released,
     vo.Beat: _beat,
+    vo.Alive: _alive,
+    vo.TakenOver: _taken_over,
     vo.HeldWarm: _held_warm,
     vo.DelayOver: _delay_over,
 }
