@@ -43,6 +43,8 @@ _COMMANDS: Final = (
     ("lint", "perdure.cli.lint:lint", "Find what would not replay, by reading workflow code."),
     ("doctor", "perdure.cli.doctor:doctor", "See whether a node will run well here."),
     ("journal", "perdure.cli.journal:app", "Work with a data directory."),
+    ("config", "perdure.cli.config:config", "Print every setting with its source."),
+    ("key", "perdure.cli.key:app", "Make API keys."),
     ("bench", "perdure.cli.bench:app", "Measure."),
     ("rules", "perdure.cli.rules:rules", "List what perdure promises and how its proofs stand."),
     ("sim", "perdure.cli.sim:sim", "Run a whole node under virtual time and one seed."),

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from perdure.cli.app import run
-from perdure.cli.options import duration, spelled
+from perdure.runtime.durations import duration, spelled
 
 TYPED = {
     "30d": 30 * 86_400,
