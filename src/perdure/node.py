@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -11,6 +13,7 @@ from perdure.broker.inprocess import InProcessBroker
 from perdure.core.errors import InvalidArgument
 from perdure.core.limits import LIMITS, Limits
 from perdure.engine.frontend import EngineFrontend
+from perdure.engine.overview import nothing_known
 from perdure.ports import Broker, Chance, Clock, Store
 from perdure.replay.watchdog import LIMIT_S
 from perdure.runtime.chance import RealChance
@@ -66,7 +69,15 @@ class Node:
         self.registry = Registry(build_id, interceptors)
         incarnation = chance.token()
         self.frontend = EngineFrontend(
-            store, broker, clock, chance, node=f"node-{incarnation[:8]}", incarnation=incarnation, limits=limits
+            store,
+            broker,
+            clock,
+            chance,
+            node=f"node-{incarnation[:8]}",
+            incarnation=incarnation,
+            limits=limits,
+            version=_version(),
+            disk=store.disk if isinstance(store, JournalStore) else nothing_known,
         )
         seen = coded(self.frontend, codec)
         self.client = Client(intercepted(seen, interceptors), chance, identifier(namespace, "namespace"))
@@ -212,3 +223,8 @@ def embedded(
         grace=grace,
         limits=limits,
     )
+
+
+@cache
+def _version() -> str:
+    return metadata.version("perdure")

@@ -4,7 +4,7 @@ Production, tests and simulation differ only in what stands behind these. Nothin
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -12,11 +12,12 @@ from perdure.core.description import Description
 from perdure.core.errors import ResourceExhausted
 from perdure.core.events import AnyEvent, Attribute
 from perdure.core.notes import AnyNote
+from perdure.core.overview import Line, NewsItem, NodeFigures, QueueFigures, ShardFigures, Stats, WorkerFigures
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, Status, UpdateResult
 from perdure.core.requests import AnyRequest
 from perdure.core.state import is_closing
-from perdure.core.tasks import CancelNotice, Task
+from perdure.core.tasks import CancelNotice, Kind, Task
 from perdure.core.transition import Transition
 
 if TYPE_CHECKING:
@@ -123,6 +124,10 @@ class Files(Protocol):
         """Delete a file durably; one that is not there is no error."""
         ...
 
+    def free(self) -> int | None:
+        """Bytes for which there is room on the disk; None where that cannot be told."""
+        ...
+
     def lock(self) -> "Wake":
         """Take the directory's lock, or raise `Unavailable` naming the holder; `cancel()` of what is returned gives it back."""
         ...
@@ -194,6 +199,14 @@ class DamagedRun(Struct, frozen=True, kw_only=True):
     workflow_id: str
     run_id: str
     reason: str
+
+
+class Census(Struct, frozen=True, kw_only=True):
+    """How many runs of all namespaces are open, and the run ids of those that are paused or quarantined (perhaps both)."""
+
+    open: int
+    paused: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -274,10 +287,14 @@ class Store(Protocol):
 
     async def count(self, filter: RunFilter) -> int: ...
 
+    async def census(self) -> Census:
+        """Who is open; asked once, at start-up."""
+        ...
+
 
 Answer = Callable[[Any, BaseException | None], None]
 
-TaskKind = Literal["workflow", "activity"]
+TaskKind = Kind
 
 
 class WorkerIdentity(Struct, frozen=True, kw_only=True):
@@ -325,6 +342,14 @@ class Broker(Protocol):
 
     def depth(self, queue: str, kind: TaskKind) -> int:
         """Tasks waiting for a subscriber."""
+        ...
+
+    def lines(self) -> Sequence[Line]:
+        """Every line there is, as it stands."""
+        ...
+
+    def credits(self, worker: str, kind: TaskKind) -> int:
+        """Deliveries of a kind still allowed to a worker; 0 for one that is not subscribed."""
         ...
 
 
@@ -384,4 +409,50 @@ class Frontend(Protocol):
 
     def now(self) -> int:
         """The owner's time, as well as this side can know it."""
+        ...
+
+
+class Overview(Protocol):
+    """What a node tells about itself. Every answer is given at once, from counters: it costs the same for any number of runs."""
+
+    def stats(self) -> Stats: ...
+
+    def queues(self) -> Sequence[QueueFigures]: ...
+
+    def workers(self) -> Sequence[WorkerFigures]: ...
+
+    def shards(self) -> Sequence[ShardFigures]: ...
+
+    def node(self) -> NodeFigures: ...
+
+
+class NewsReader(Protocol):
+    """Somebody's place in the news of a node. Nothing is kept for it: who reads too slowly is overtaken."""
+
+    @property
+    def gap(self) -> str:
+        """Why what was asked for is not all there is to come; empty when it is."""
+        ...
+
+    def take(self, limit: int) -> "Sequence[NewsItem]":
+        """Up to `limit` items, oldest first; none when all are taken.
+
+        Raises `FellBehind` when items were overwritten before they were taken.
+        """
+        ...
+
+    async def more(self) -> bool:
+        """Wait until there is something to take; false when nothing will ever be again."""
+        ...
+
+
+class FellBehind(ResourceExhausted):
+    """What was to be read next is not kept any more: it was read too slowly."""
+
+
+class News(Protocol):
+    """The latest things that happened on a node, numbered upwards, each told after its commit."""
+
+    def read(self, after: str | None = None) -> NewsReader:
+        """Read on behind the item of that id; without one, what comes from now on."""
         ...

@@ -125,6 +125,7 @@ class House:
             if things:
                 app.register(*things)
             yield app
+            await check_counts(app)
             if replays:
                 for row in [row async for row in app.client.list()]:
                     if row.status != "quarantined":
@@ -156,6 +157,22 @@ class House:
                     "events": msgspec.json.encode(record.events).decode(),
                 }
             )
+
+
+async def check_counts(app: Node) -> None:
+    """What the node says is open is what its store says: the one counts as it goes, the other folds all there is."""
+    tally = app.frontend.tally
+    if app.frontend.fault is not None or app.store.damaged():
+        return
+    while True:
+        await app.frontend.settled()
+        before = tally.commits
+        census = await app.store.census()
+        if tally.commits == before:
+            break
+    only_paused = set(census.paused) - set(census.quarantined)
+    counted = (tally.open, tally.paused, tally.quarantined)
+    assert counted == (census.open, len(only_paused), len(census.quarantined)), f"{counted} is not {census}"
 
 
 def replay_all_ways(definition: Any, events: Any, covered: int, workflow_id: str = "") -> None:

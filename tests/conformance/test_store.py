@@ -14,7 +14,7 @@ from perdure.core.events import AttributesSet, Completed, ContinuedAsNew, Parent
 from perdure.core.notes import Delivered, Paused, Quarantined, Resumed
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.transition import Message, RunChange, Transition
-from perdure.ports import Lease, RunFilter, Store
+from perdure.ports import Census, Lease, RunFilter, Store
 from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
 from perdure.runtime.files import LocalFiles
@@ -295,6 +295,22 @@ def test_parked_ids_are_told_apart(prove) -> None:
         store.park("default", "c", 700)
         assert await store.waking(100) == ([], 700)
         assert await store.count(RunFilter(query="status = 'running'")) == 3
+
+    prove(proof)
+
+
+def test_the_census_counts_last_runs_that_are_open(prove) -> None:
+    """Of all namespaces, parked or not; which are paused and which quarantined, by run id."""
+
+    async def proof(store: Store, lease: Lease) -> None:
+        await store.commit(lease, [started("a"), started("b", "r2"), started("c", "r3"), started("d", "r4", namespace="other")])
+        store.park("default", "a", 0)
+        await store.commit(lease, [noted("b", Paused(id=1, time=5), "r2"), noted("c", Paused(id=1, time=5), "r3")])
+        await store.commit(lease, [noted("c", Quarantined(id=2, time=6, reason="odd"), "r3")])
+        assert await store.census() == Census(open=4, paused=("r2", "r3"), quarantined=("r3",))
+        await store.commit(lease, [noted("c", Resumed(id=3, time=7, by_build="b2"), "r3"), completed("b", 2, "r2")])
+        await store.commit(lease, [continued("a", 2, "r1", "r5", 900)])
+        assert await store.census() == Census(open=3, paused=("r3",))
 
     prove(proof)
 

@@ -41,6 +41,11 @@ class Backlog:
         self._lane(task.priority).appendleft(task)
         self.count += 1
 
+    @property
+    def first(self) -> Task | None:
+        """The one that is taken next."""
+        return self._lanes[self._order[-1]][0] if self.count else None
+
     def take(self) -> Task:
         """Take the first one; there must be one."""
         return self._take(self._order[-1], last=False)

@@ -5,16 +5,16 @@ in separate lines, because running workflow code takes no slot.
 """
 
 from collections import deque
-from typing import Final, Literal
+from collections.abc import Sequence
+from typing import Final
 
 from perdure.broker.backlog import Backlog
-from perdure.core.tasks import Task
+from perdure.core.overview import Line
+from perdure.core.tasks import Kind, Task
 from perdure.ports import Deliver
 
 BACKLOG_MAX: Final = 100_000
 """Tasks waiting in one line; more are dropped."""
-
-Kind = Literal["workflow", "activity"]
 
 
 class _Purse:
@@ -66,9 +66,10 @@ class InProcessSubscription:
 
 
 class _Line:
-    __slots__ = ("subscriptions", "waiting")
+    __slots__ = ("delivered", "subscriptions", "waiting")
 
     def __init__(self, backlog_max: int) -> None:
+        self.delivered = 0
         self.subscriptions: deque[InProcessSubscription] = deque()
         self.waiting = Backlog(backlog_max)
 
@@ -83,6 +84,7 @@ class _Line:
         if chosen is None:
             return False
         chosen.purse.credits -= 1
+        self.delivered += 1
         if len(self.subscriptions) > 1:
             self.subscriptions.rotate(-1)
         chosen.deliver(task)
@@ -104,7 +106,7 @@ class InProcessBroker:
 
     def __init__(self, backlog_max: int = BACKLOG_MAX) -> None:
         self._backlog_max = backlog_max
-        self._lines: dict[tuple[str, str], _Line] = {}
+        self._lines: dict[tuple[str, Kind], _Line] = {}
         self._purses: dict[tuple[str, str], _Purse] = {}
 
     @property
@@ -112,7 +114,7 @@ class InProcessBroker:
         """Tasks dropped because their line was full."""
         return sum(line.waiting.dropped for line in self._lines.values())
 
-    def _line(self, queue: str, kind: str) -> _Line:
+    def _line(self, queue: str, kind: Kind) -> _Line:
         line = self._lines.get((queue, kind))
         if line is None:
             line = self._lines[(queue, kind)] = _Line(self._backlog_max)
@@ -150,3 +152,21 @@ class InProcessBroker:
     def depth(self, queue: str, kind: Kind) -> int:
         line = self._lines.get((queue, kind))
         return len(line.waiting) if line is not None else 0
+
+    def lines(self) -> Sequence[Line]:
+        return [
+            Line(
+                queue=queue,
+                kind=kind,
+                waiting=len(line.waiting),
+                delivered=line.delivered,
+                dropped=line.waiting.dropped,
+                subscribers=len(line.subscriptions),
+                first=line.waiting.first,
+            )
+            for (queue, kind), line in self._lines.items()
+        ]
+
+    def credits(self, worker: str, kind: Kind) -> int:
+        purse = self._purses.get((worker, kind))
+        return purse.credits if purse is not None and purse.subscriptions else 0

@@ -65,5 +65,8 @@ class Watched:
     def remove(self, name: str) -> None:
         self._files.remove(name)
 
+    def free(self) -> int | None:
+        return self._files.free()
+
     def lock(self) -> Wake:
         return self._files.lock()

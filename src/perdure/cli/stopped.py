@@ -84,6 +84,9 @@ class _Reading:
     def remove(self, name: str) -> None:
         """What is superseded stays where it is; nobody reads it."""
 
+    def free(self) -> int | None:
+        return self._files.free()
+
     def lock(self) -> Wake:
         return _NoLock()
 

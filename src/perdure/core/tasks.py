@@ -1,8 +1,10 @@
 """Tasks: pointers to work, as the broker carries them. Losing one costs latency, never work: the state says what is due."""
 
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
+
+Kind: TypeAlias = Literal["workflow", "activity"]
 
 PRIORITY_MAX: Final = 1_000
 """Priorities lie between minus this and this; higher ones go first, 0 is the ordinary one."""
@@ -26,7 +28,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     query: str = ""
 
     @property
-    def kind(self) -> Literal["workflow", "activity"]:
+    def kind(self) -> Kind:
         return "activity" if self.command else "workflow"
 
 

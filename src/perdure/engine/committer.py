@@ -11,8 +11,9 @@ from typing import Final, Protocol
 
 from perdure.core.errors import PerdureError, ResourceExhausted, Unavailable
 from perdure.core.transition import Transition
-from perdure.engine.pending import Unwritable, WriteLost
-from perdure.ports import CommitResult, Lease, Store
+from perdure.engine.pending import PendingWrite, Unwritable, WriteLost
+from perdure.engine.tally import Tally
+from perdure.ports import Clock, CommitResult, Lease, Store
 
 log = logging.getLogger(__name__)
 
@@ -39,15 +40,26 @@ class Entry(Protocol):
 class Committer:
     """Commits transitions of many workflow ids in groups. `commits` and `transitions` count what was written."""
 
-    def __init__(self, store: Store, lease: Lease, on_fenced: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        lease: Lease,
+        on_fenced: Callable[[BaseException], None],
+        clock: Clock | None = None,
+        tally: Tally | None = None,
+    ) -> None:
         self._store = store
         self._lease = lease
         self._on_fenced = on_fenced
+        self._clock = clock
+        self._tally = tally
         self._queue: list[Entry] = []
         self._wake: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self.fault: BaseException | None = None
+        self.writing_since = 0
+        """When the group in flight was handed to the store; 0 = none is."""
         self.groups = 0
         self.transitions = 0
 
@@ -69,6 +81,11 @@ class Committer:
         self._queue.append(entry)
         if self._wake is not None:
             self._kick()
+
+    @property
+    def depth(self) -> int:
+        """Writes and barriers that wait for the next group."""
+        return len(self._queue)
 
     @property
     def busy(self) -> bool:
@@ -100,11 +117,15 @@ class Committer:
         if len(entries) < len(batch):
             _release([entry for entry in batch if entry.is_void], Unavailable("the write it depended on failed"))
         transitions = [entry.transition for entry in entries if entry.transition is not None]
+        if self._clock is not None and transitions:
+            self.writing_since = self._clock.now()
         try:
             results = await self._store.commit(self._lease, transitions) if transitions else ()
+            ended = self._clock.now() if self._clock is not None else 0
         except ResourceExhausted as full:
             # Known not to be written. What queued behind may build on it, so it goes too; callers hear why and state is reloaded.
             behind, self._queue = self._queue, []
+            self.writing_since = 0
             _release([*entries, *behind], full)
             return
         except asyncio.CancelledError:
@@ -115,9 +136,15 @@ class Committer:
             return
         self.groups += 1
         self.transitions += len(transitions)
+        tally = self._tally
+        if tally is not None and transitions:
+            tally.group_written(len(transitions), self.writing_since, ended)
+        self.writing_since = 0
         verdicts = iter(results)
         for entry in entries:
             verdict = next(verdicts) if entry.transition is not None else None
+            if tally is not None and verdict is not None and verdict.ok:
+                _count(tally, entry)
             _call(entry, None if verdict is None or verdict.ok else _refusal(verdict))
 
     def _fence(self, batch: list[Entry], error: BaseException) -> None:
@@ -136,6 +163,15 @@ def _refusal(verdict: CommitResult) -> PerdureError:
 
 def _unavailable(fault: BaseException | None) -> Unavailable:
     return Unavailable(f"nothing more can be written here: {fault}" if fault is not None else "the engine has stopped")
+
+
+def _count(tally: Tally, entry: Entry) -> None:
+    """Before anyone hears of it: whoever is answered finds it counted."""
+    try:
+        if isinstance(entry, PendingWrite):
+            tally.take(entry.transition, entry)
+    except Exception:
+        log.exception("a commit was not counted")
 
 
 def _release(entries: list[Entry], error: BaseException) -> None:

@@ -5,7 +5,7 @@ Implements `ports.Frontend` for whoever lives in this process; wires end here to
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, get_args
 
@@ -14,6 +14,7 @@ from perdure.core.errors import NotFound, PerdureError, Unavailable
 from perdure.core.limits import LIMITS, Limits
 from perdure.core.machine.targets import not_found
 from perdure.core.machine.wakes import matters
+from perdure.core.overview import Disk
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
 from perdure.core.requests import AnyRequest, ClientRequest, Report, ReportPart, ResetWorkflow
@@ -28,13 +29,17 @@ from perdure.engine.door import Door
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
+from perdure.engine.news import KEPT, NewsRing
+from perdure.engine.overview import EngineOverview, nothing_known
 from perdure.engine.owner import Key, ShardOwner, Surroundings
 from perdure.engine.parking import Parking
 from perdure.engine.parts import ReportParts
 from perdure.engine.pending import Passage, PendingWrite, Unwritable
 from perdure.engine.queries import Queries
 from perdure.engine.relay import Relay, outcome_of_chain
+from perdure.engine.roster import Roster
 from perdure.engine.sweeper import Sweeper
+from perdure.engine.tally import Tally
 from perdure.engine.timers import TimerQueue
 from perdure.engine.waiting import Ends
 from perdure.ports import (
@@ -74,7 +79,11 @@ class EngineFrontend:
         node: str,
         incarnation: str,
         limits: Limits = LIMITS,
+        version: str = "",
+        disk: Callable[[], Disk] = nothing_known,
+        news_kept: int = KEPT,
     ) -> None:
+        """`version` and `disk` are what the overview tells of package and store, `news_kept` how many items of news are kept."""
         self.store = store
         self._broker = broker
         self._clock = clock
@@ -84,12 +93,17 @@ class EngineFrontend:
         self._door = Door(limits)
         self._ends = Ends(self)
         self.incarnation = incarnation
+        self.news = NewsRing(clock, news_kept)
+        self.tally = Tally(clock, self.news)
+        self.roster = Roster(clock, broker, self.news, incarnation)
+        self.overview = EngineOverview(self, broker, clock, node=node, version=version, disk=disk)
         self.exits = Exits(broker)
         self._owners: list[ShardOwner] = []
         self._loading: set[asyncio.Task[None]] = set()
         self._aside: set[Key] = set()
         """Workflow ids whose runs are being set aside."""
         self._stopped = False
+        self._leaving = False
         self.committer: Committer
         self.timers: TimerQueue
         self.relay = Relay(clock, chance, self)
@@ -113,7 +127,10 @@ class EngineFrontend:
     async def start(self) -> None:
         """Acquire every shard and take up what was open."""
         lease = await self.store.acquire(self._node, range(SHARDS))
-        self.committer = Committer(self.store, lease, self._fence)
+        self.news.begin()
+        self.tally.begin(await self.store.census())
+        self.overview.range_ids = lease.range_ids
+        self.committer = Committer(self.store, lease, self._fence, self._clock, self.tally)
         self.timers = TimerQueue(self._clock, self._bring, self._matters)
         held = HeldStarts(self._clock)
         self.queries = Queries(
@@ -139,6 +156,7 @@ class EngineFrontend:
             self._reload,
             self._set_aside,
             self.relay,
+            self.tally,
         )
         self._owners = [ShardOwner(shard, around) for shard in range(SHARDS)]
         await self.committer.start()
@@ -150,6 +168,7 @@ class EngineFrontend:
 
     async def stop(self) -> None:
         """Take nothing more, write what was taken, stop. Idempotent; a call that was cancelled is completed by the next."""
+        self.leave()
         self._stopped = True
         if not self._owners:
             return
@@ -163,8 +182,15 @@ class EngineFrontend:
             self.owner((live.state.namespace, live.state.workflow_id)).write_down(live)
         await self.committer.stop()
         self._fail_waiters()
+        self.news.close()
         if self.fault is None:
             self.parking.leave()
+
+    def leave(self) -> None:
+        """Tell those who watch that the node is about to stop. Idempotent."""
+        if self._owners and not self._leaving:
+            self._leaving = True
+            self.news.say("node.stopping", node=self._node)
 
     def _fail_waiters(self) -> None:
         self.queries.fail(Unavailable("the engine has stopped; ask again when it is back"))
@@ -181,6 +207,7 @@ class EngineFrontend:
 
     def _fence(self, error: BaseException) -> None:
         self.fault = error
+        self.news.say("node.failed", node=self._node)
         self.fenced.set()
         self.timers.stop()
         self.relay.halt()
@@ -231,6 +258,16 @@ class EngineFrontend:
     def busy(self) -> bool:
         """True while a request is being loaded or a write is on its way."""
         return bool(self._loading) or self.committer.busy or self.relay.busy
+
+    @property
+    def owners(self) -> Sequence[ShardOwner]:
+        """One for each shard; none before the start."""
+        return self._owners
+
+    @property
+    def loading(self) -> int:
+        """Requests whose workflow id is being loaded."""
+        return len(self._loading)
 
     def find(self, namespace: str, workflow_id: str) -> LiveWorkflow | None:
         """A workflow id as it is in memory now; None when it is not."""
@@ -377,7 +414,7 @@ class EngineFrontend:
         if kind == "workflow":
             self.offer_again(queue)
             self.queries.served(queue)
-        return subscription
+        return self.roster.join(worker, queue, kind, credits, subscription)
 
     def offer_again(self, queue: str) -> None:
         """A worker with other code has come: what nobody could run before may run now."""

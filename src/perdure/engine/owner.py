@@ -35,7 +35,7 @@ from perdure.core.requests import (
     WorkflowClaimDue,
     WriteDown,
 )
-from perdure.core.state import WorkflowState, is_closing
+from perdure.core.state import RunState, WorkflowState, is_closing
 from perdure.core.transition import Transition, joined
 from perdure.core.volatile import TakenOver
 from perdure.engine import damaged
@@ -46,6 +46,7 @@ from perdure.engine.live import LiveWorkflow
 from perdure.engine.pending import Barrier, PendingWrite, Unwritable, WriteLost
 from perdure.engine.queries import Queries
 from perdure.engine.relay import Relay
+from perdure.engine.tally import Tally
 from perdure.engine.timers import TimerQueue
 from perdure.engine.updates import Updates, lost
 from perdure.ports import Answer, Clock, Record, Store
@@ -83,6 +84,7 @@ class Surroundings(Struct, frozen=True):
     set_aside: Callable[[PendingWrite, Unwritable], None]
     """What a worker asked for cannot be written: keep what else was in it, and keep the run from asking for it for ever."""
     relay: Relay
+    tally: Tally
 
 
 def error_of(rejection: Rejection) -> PerdureError:
@@ -143,6 +145,9 @@ class ShardOwner:
         state.limits = self._around.limits
         live = LiveWorkflow(state, None)
         live.damage = damage
+        run = state.run
+        if run is not None and run.closing is None:
+            self._around.tally.damaged(run.run_id)
         self._keep(key, live)
         return live
 
@@ -206,6 +211,7 @@ class ShardOwner:
             self._answer_behind(live, answer, error_of(outcome))
             return
         transition = outcome.transition
+        before = live.state.run
         if transition is not None:
             apply_transition(live.state, transition)
             live.append(transition)
@@ -219,7 +225,7 @@ class ShardOwner:
         if transition is None:
             self._nothing_written(live, request, outcome, answer)
             return
-        self._write(live, request, outcome, transition, answer)
+        self._write(live, request, outcome, transition, answer, before)
 
     # ------------------------------------------------------------------------------------------------------------- updates
 
@@ -331,7 +337,13 @@ class ShardOwner:
     # ------------------------------------------------------------------------------------------------------------ writing
 
     def _write(
-        self, live: LiveWorkflow, request: AnyRequest, outcome: Outcome, transition: Transition, answer: Answer | None
+        self,
+        live: LiveWorkflow,
+        request: AnyRequest,
+        outcome: Outcome,
+        transition: Transition,
+        answer: Answer | None,
+        before: RunState | None,
     ) -> None:
         live.uncommitted += 1
         if type(request) is ResumeWorkflow:
@@ -342,7 +354,7 @@ class ShardOwner:
         key = (state.namespace, state.workflow_id)
         if (state.run is not None and state.run.closing is None) != (key in self.open):
             self._keep(key, live)
-        pending = PendingWrite(self, live, request, outcome, transition, answer)
+        pending = PendingWrite(self, live, request, outcome, transition, answer, before)
         if live.held is not None:
             pending.first, live.held = live.held, None
             pending.transition = joined(pending.first.transition, transition)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from perdure.core.machine import Outcome
     from perdure.core.requests import AnyRequest
+    from perdure.core.state import RunState
     from perdure.core.transition import Transition
     from perdure.engine.live import HeldWrite, LiveWorkflow
     from perdure.ports import Answer
@@ -23,7 +24,7 @@ class Writer(Protocol):
 class PendingWrite:
     """A transition on its way to the store, with what is let go when it is durable."""
 
-    __slots__ = ("_owner", "answer", "first", "live", "outcome", "request", "transition")
+    __slots__ = ("_owner", "answer", "before", "first", "live", "outcome", "request", "transition")
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class PendingWrite:
         outcome: "Outcome",
         transition: "Transition",
         answer: "Answer | None",
+        before: "RunState | None" = None,
     ) -> None:
         self._owner = owner
         self.live = live
@@ -40,6 +42,8 @@ class PendingWrite:
         self.outcome = outcome
         self.transition = transition
         self.answer = answer
+        self.before = before
+        """The run that was current when this was decided."""
         self.first: HeldWrite | None = None
         """What rides in the same commit and comes before: the start whose first decision this is.
 
@@ -49,6 +53,14 @@ class PendingWrite:
     @property
     def is_void(self) -> bool:
         return self.live.lost
+
+    def name_of(self, run_id: str, command: int) -> str:
+        """What a command of the current run is called; empty when its history is not at hand."""
+        live = self.live
+        run, history = live.state.run, live.history
+        if run is None or run.run_id != run_id or history is None or not 0 < command <= len(history):
+            return ""
+        return str(getattr(history[command - 1], "name", ""))
 
     def __call__(self, error: BaseException | None) -> None:
         if self.first is not None and not isinstance(error, Unwritable):

@@ -111,6 +111,11 @@ class Relay:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
+    def depth(self) -> int:
+        """Messages that are on their way."""
+        return len(self._under_way)
+
+    @property
     def busy(self) -> bool:
         """True while anything is under way that time alone would not bring forward."""
         if self._tasks or self._delivered:

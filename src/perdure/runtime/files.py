@@ -96,6 +96,13 @@ class LocalFiles:
             path.unlink()
             sync_directory(path.parent)
 
+    def free(self) -> int | None:
+        try:
+            found = os.statvfs(self._directory)
+        except OSError:
+            return None
+        return found.f_bavail * found.f_frsize
+
     def lock(self) -> DirectoryLock:
         """Raises `Unavailable` when somebody holds the directory, or when it cannot be made or locked: the message names what is amiss."""
         try:

@@ -6,7 +6,7 @@ Keeps nothing over a restart and copies nothing, so it is for tests and the simu
 from collections.abc import Sequence
 
 from perdure.core.transition import Transition
-from perdure.ports import CommitResult, DamagedRun, Lease, Record, RunFilter, RunPage
+from perdure.ports import Census, CommitResult, DamagedRun, Lease, Record, RunFilter, RunPage
 from perdure.store.leases import Leases
 from perdure.store.records import COMMITTED, draft, record_of
 from perdure.store.visibility import Visibility
@@ -69,3 +69,6 @@ class MemoryStore:
 
     async def count(self, filter: RunFilter) -> int:
         return self._visibility.count(filter)
+
+    async def census(self) -> Census:
+        return self._visibility.census()

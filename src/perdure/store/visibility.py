@@ -14,7 +14,7 @@ from perdure.core.listing.cursor import Key, decode_cursor, encode_cursor
 from perdure.core.listing.grammar import parse
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.transition import RunChange, Transition
-from perdure.ports import RunFilter, RunPage, RunSummary
+from perdure.ports import Census, RunFilter, RunPage, RunSummary
 from perdure.store.rows import NOTHING_OWED, RunRow, begun, owed_after
 
 
@@ -98,6 +98,15 @@ class Visibility:
         wanted = set(shards)
         restless = [key for key in self._open if key not in self._parked]
         return restless if len(wanted) == SHARDS else [key for key in restless if shard_of(*key) in wanted]
+
+    def census(self) -> Census:
+        """Who is open, of all namespaces."""
+        rows = [row for key in self._open if not (row := self._workflows[key].rows[-1]).closed_at]
+        return Census(
+            open=len(rows),
+            paused=tuple(row.run_id for row in rows if row.paused),
+            quarantined=tuple(row.run_id for row in rows if row.quarantined),
+        )
 
     def park(self, key: tuple[str, str], wake_at: int) -> None:
         """The open run only waits until then; its next transition ends that."""

@@ -58,6 +58,9 @@ class SimulatedFiles:
     def remove(self, name: str) -> None:
         self._contents.pop(name, None)
 
+    def free(self) -> None:
+        """It cannot be told: it is full when that is armed."""
+
     def lock(self) -> "_Lock":
         if self._lock is not None:
             raise Unavailable("the directory is in use by another process (pid 1)")

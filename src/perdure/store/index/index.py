@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeVar
 
-from perdure.ports import RunFilter, RunPage
+from perdure.ports import Census, RunFilter, RunPage
 from perdure.store.index import reading, upkeep
 from perdure.store.index.item import Key, Place, Written
 from perdure.store.index.known import Known, known
@@ -97,6 +97,10 @@ class Index(WriteBehind):
     async def count(self, filter: RunFilter) -> int:
         """Raises `InvalidArgument` for a query that cannot be read."""
         return await self._scan(lambda connection: reading.count(connection, filter))
+
+    async def census(self) -> Census:
+        """Who is open, of all namespaces."""
+        return await self._scan(reading.census)
 
     async def restless(self) -> list[Key]:
         """Every workflow id whose last run is open and that is not parked."""

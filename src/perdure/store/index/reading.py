@@ -7,7 +7,7 @@ from perdure.core.errors import InvalidArgument
 from perdure.core.listing.condition import All, Compare, Condition
 from perdure.core.listing.cursor import decode_cursor, encode_cursor
 from perdure.core.listing.grammar import parse
-from perdure.ports import RunFilter, RunPage
+from perdure.ports import Census, RunFilter, RunPage
 from perdure.store.index.item import Key, Place
 from perdure.store.index.known import SELECTED, row_of
 from perdure.store.index.sql import where
@@ -93,6 +93,17 @@ def count(connection: sqlite3.Connection, filter: RunFilter) -> int:
         f"SELECT count(*) FROM runs WHERE namespace = ? AND {condition}", (filter.namespace, *values)
     ).fetchone()[0]
     return found
+
+
+def census(connection: sqlite3.Connection) -> Census:
+    """Who is open, of all namespaces."""
+    last = "FROM workflows JOIN runs ON runs.id = last_run WHERE is_open AND NOT closed_at"
+    unusual = connection.execute(f"SELECT run_id, paused, quarantined {last} AND (paused OR quarantined)").fetchall()
+    return Census(
+        open=connection.execute(f"SELECT count(*) {last}").fetchone()[0],
+        paused=tuple(run_id for run_id, paused, _ in unusual if paused),
+        quarantined=tuple(run_id for run_id, _, quarantined in unusual if quarantined),
+    )
 
 
 def restless(connection: sqlite3.Connection) -> list[Key]:

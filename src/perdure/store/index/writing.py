@@ -161,6 +161,11 @@ class WriteBehind:
         """The latest time written down in the tables (microseconds)."""
         return self._tables.newest
 
+    @property
+    def behind(self) -> int:
+        """Items told that are not in the tables yet."""
+        return self._tail.size
+
     # ------------------------------------------------------------------------------------------------------------ telling
 
     def add(self, transition: Transition, segment: int, offset: int, length: int) -> None:

@@ -14,9 +14,23 @@ from msgspec.structs import replace
 
 from perdure.core.errors import HistoryDamaged, PerdureError, Unavailable
 from perdure.core.events import ChildRequested
+from perdure.core.overview import Disk
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.transition import RunChange, Transition
-from perdure.ports import Chance, Clock, CommitResult, DamagedRun, DiskFull, Files, Lease, Record, RunFilter, RunPage, Wake
+from perdure.ports import (
+    Census,
+    Chance,
+    Clock,
+    CommitResult,
+    DamagedRun,
+    DiskFull,
+    Files,
+    Lease,
+    Record,
+    RunFilter,
+    RunPage,
+    Wake,
+)
 from perdure.store.errors import StoreFailed
 from perdure.store.index.index import Index
 from perdure.store.index.item import Place
@@ -40,6 +54,9 @@ ROOM_BYTES: Final = 4 * 1024 * 1024
 FIRST_COMPACTION_US: Final = 60 * 1_000_000
 COMPACTION_US: Final = 600 * 1_000_000
 """How long after opening, and how often from then on, it is looked whether there is anything to compact."""
+
+DISK_LOOK_US: Final = 5 * 1_000_000
+"""So old may be what is told of the disk."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -83,6 +100,7 @@ class JournalStore:
         self._recovery = Recovery()
         self._damaged = DamagedRuns()
         self._mended: dict[tuple[int, int], Transition] = {}
+        self._disk, self._looked_at = Disk(), -DISK_LOOK_US
         self._keys: dict[int, int] = {}
         """The key of each segment that was read, by its number."""
 
@@ -413,3 +431,17 @@ class JournalStore:
 
     async def count(self, filter: RunFilter) -> int:
         return await self._index.count(filter)
+
+    async def census(self) -> Census:
+        return await self._index.census()
+
+    def disk(self) -> Disk:
+        """What it holds on the disk, looked up anew at most every `DISK_LOOK_US`."""
+        now, writer = self._clock.now(), self._writer
+        if writer is not None and self._lock is not None and now >= self._looked_at + DISK_LOOK_US:
+            self._looked_at = now
+            newest = writer.position
+            keys = segments_of(self._files)
+            whole = sum(self._files.size(segment_name(key)) for key in keys if number_of(key) != newest.segment)
+            self._disk = Disk(journal_bytes=whole + newest.end, segments=len(keys), free_bytes=self._files.free())
+        return replace(self._disk, index_behind=self._index.behind)
