@@ -13,6 +13,7 @@ Payloads and messages of failures never are: they are the author's, and may be e
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from perdure.core import events as ev
@@ -35,10 +36,15 @@ def _given(**details: Any) -> dict[str, Any] | None:
     return {name: value for name, value in details.items() if value not in ("", None)} or None
 
 
+@lru_cache(maxsize=100)
+def _asked_for(queue: str, origin: str) -> dict[str, Any]:
+    """Shared by runs of the same queue and origin: thousands of starts are kept."""
+    return {"queue": queue, "origin": origin}
+
+
 def _started(event: ev.Started, _name: str) -> dict[str, Any] | None:
-    if event.parent is None:
-        return {"queue": event.queue, "origin": event.origin}
-    return {"queue": event.queue, "origin": event.origin, "parent": event.parent.workflow_id}
+    plainly = _asked_for(event.queue, event.origin)
+    return plainly if event.parent is None else {**plainly, "parent": event.parent.workflow_id}
 
 
 _PLAINLY: Final = {kind: {"status": status} for kind, status in CLOSED.items()}
