@@ -26,7 +26,7 @@ def audit(journal: Path, ledger: Path, orders: Path) -> Verdict:
 
 def judge(books: Books) -> Verdict:
     """Apply every rule to books already read."""
-    violations = [*check_histories(books), *check_orders(books), *check_effects(books)]
+    violations = [*check_histories(books.runs), *check_orders(books), *check_effects(books)]
     if not books.starts:
         violations.append(Violation("", "there is nothing to audit: no start was ever acknowledged"))
     return Verdict(_count(books), sorted(violations, key=lambda violation: violation.order_id))

@@ -34,6 +34,9 @@ class Run:
     workflow_id: str
     run_id: str
     events: list[Line] = field(default_factory=list[Line])
+    notes: list[Line] = field(default_factory=list[Line])
+    builds: dict[int, str] = field(default_factory=dict[int, str])
+    """Which build a command came from, by the event's number."""
 
     @property
     def is_open(self) -> bool:
@@ -137,7 +140,16 @@ def _take(runs: dict[str, Run], line: Line) -> None:
         run = runs.setdefault(
             change["run_id"], Run(transition.get("namespace", "default"), transition["workflow_id"], change["run_id"])
         )
-        run.events.extend(change.get("events", ()))
+        _extend(run, change.get("events", ()), change.get("notes", ()))
+
+
+def _extend(run: Run, events: Sequence[Line], notes: Sequence[Line]) -> None:
+    """A build says who it is in the notes of its first decision; what follows is its own until another one speaks."""
+    named = [note["build_id"] for note in notes if note["type"] == "decided_by"]
+    build = named[-1] if named else next(reversed(run.builds.values()), "")
+    run.builds |= {event["id"]: build for event in events if "based_on" in event}
+    run.events.extend(events)
+    run.notes.extend(notes)
 
 
 def read_lines(path: Path, *, may_be_torn: bool = True, parse: Callable[[bytes], Line] | None = None) -> list[Line]:

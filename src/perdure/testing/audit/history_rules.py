@@ -1,15 +1,15 @@
 """What must be true of every history by itself, whatever its workflow does."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from perdure.testing.audit.books import ANSWERS, CLOSING, Books, Run
+from perdure.testing.audit.books import ANSWERS, CLOSING, Run
 from perdure.testing.audit.verdict import Violation
 
 
-def check_histories(books: Books) -> Iterator[Violation]:
+def check_histories(histories: Mapping[str, list[Run]]) -> Iterator[Violation]:
     """Numbering, time, closing, answers and signals of every run; one chain of runs per workflow id."""
-    for workflow_id, runs in books.runs.items():
+    for workflow_id, runs in histories.items():
         chains = sum(run.begins_chain for run in runs)
         if chains != 1:
             yield Violation(workflow_id, f"was started {chains} times")
