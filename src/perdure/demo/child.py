@@ -5,8 +5,10 @@ should the demo be killed, the pipe ends and the process ends with it.
 """
 
 import asyncio
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,13 +29,27 @@ class Child:
         self._log = log
 
     @classmethod
-    async def start(cls, module: str, *arguments: str, log: Path) -> "Child":
-        """Run `python -m module`."""
+    async def start(cls, module: str, *arguments: str, log: Path, environment: Mapping[str, str] | None = None) -> "Child":
+        """Run `python -m module`. `environment` comes on top of what there is."""
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", module, *arguments, stdin=PIPE, stdout=PIPE, stderr=stderr, start_new_session=True
+                *(sys.executable, "-m", module, *arguments),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=stderr,
+                start_new_session=True,
+                env={**os.environ, **(environment or {})},
             )
         return cls(module.rpartition(".")[2], process, log)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.returncode
 
     async def line(self) -> str:
         """The next line it says; empty when it has said its last."""

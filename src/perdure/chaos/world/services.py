@@ -73,7 +73,7 @@ class Counter:
         return JSONResponse({"asked": self._ledger.asked[after:]})
 
     def _thought(self, delivery: Delivery) -> dict[str, Any]:
-        """What a model's answer holds beside its id: a plan names two to four uses of tools."""
+        """What a model's answer holds beside its id: a plan names three to five uses of tools."""
         if delivery.operation != "plan":
             return {}
 
@@ -82,7 +82,7 @@ class Counter:
 
         uses = [
             {"tool": USES[int(3 * pick("tool", number))], "query": f"question {number} about {delivery.body.get('topic', '')}"}
-            for number in range(1, 3 + int(3 * pick("uses")))
+            for number in range(1, 4 + int(3 * pick("uses")))
         ]
         return {"uses": uses}
 

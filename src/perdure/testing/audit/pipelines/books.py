@@ -55,8 +55,16 @@ def read(place: Path) -> Books:
         signals=_by_brief([line for line in told if line["line"] == "signal"]),
         results=_by_brief([line for line in told if line["line"] == "result"]),
         course=course,
-        due=next((line["due"] for line in course if line["what"] == "seed begun"), {}),
+        due=_due(course),
     )
+
+
+def _due(course: list[Line]) -> dict[str, Any]:
+    """What the first line of the course promises."""
+    for line in course:
+        if line["what"] == "seed begun":
+            return dict(line["due"])
+    return {}
 
 
 def _by_brief(lines: list[Line]) -> dict[str, list[Line]]:

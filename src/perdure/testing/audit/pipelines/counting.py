@@ -1,6 +1,7 @@
 """Counting what the books hold."""
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from perdure.testing.audit.books import Line, Run
 from perdure.testing.audit.pipelines.books import Books
@@ -13,7 +14,7 @@ def count(books: Books) -> Counts:
     runs = [run for chain in books.runs.values() for run in chain]
     firsts = [delivery for delivery in books.deliveries if delivery["count"] == 1]
     in_flight = sum(line["in_flight"] for line in books.course if line["what"] == "deploy begun")
-    outcomes = [str((run.events[-1].get("result") or {}).get("outcome", "")) for run in runs if run.events]
+    outcomes = [_outcome(run) for run in runs]
     return Counts(
         runs=len(books.starts),
         completed=sum(bool(run.events) and run.events[-1]["type"] == "completed" for run in runs),
@@ -42,6 +43,13 @@ def count(books: Books) -> Counts:
         events=sum(len(run.events) for run in runs),
         quarantines=sum(note["type"] == "quarantined" for run in runs for note in run.notes),
     )
+
+
+def _outcome(run: Run) -> str:
+    """What became of a brief, by its run's own word; empty while it is open or when it ended otherwise."""
+    last = run.events[-1] if run.events else {"type": ""}
+    result = last.get("result") if last["type"] == "completed" else None
+    return str(cast("Line", result).get("outcome", "")) if isinstance(result, dict) else ""
 
 
 def _paths(runs: Sequence[Run]) -> dict[str, int]:

@@ -61,7 +61,7 @@ def _withheld(course: Sequence[Line]) -> Iterator[Violation]:
         if line["what"] != "answer sent" or not line["withheld"]:
             continue
         sent: int = line["time"]
-        since = asked[line["brief_id"]] if line["brief_id"] in asked else sent
+        since = asked.get(line["brief_id"], sent)
         kept = [life for life in there if life.role in NODES and life.began <= since and not life.is_over(sent)]
         for life in kept:
             yield Violation(
