@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, field
 from perdure.core.limits import Limits
 from perdure.core.principal import Role
 from perdure.runtime.api_key import PREFIX, is_hash
+from perdure.runtime.http_limits import HttpLimits
 
 SECRET: Final = {"secret": True}
 """In a field's `Meta(extra=…)`: the value is never shown, in an error neither."""
@@ -49,6 +50,10 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     origins: Annotated[
         tuple[str, ...], Meta(description="origins (`https://ui.example`) whose web pages may reach the node, beside its own")
     ] = ()
+
+    grace_s: Annotated[
+        float, Meta(ge=0, le=3_600, description="seconds that requests under way have to be answered at a stop")
+    ] = 10.0
 
     def __post_init__(self) -> None:
         if bool(self.tls_certificate) != bool(self.tls_key):
@@ -88,5 +93,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     retention: RetentionSettings = RetentionSettings()
     server: ServerSettings = ServerSettings()
     access: AccessSettings = field(default_factory=AccessSettings)
+    http: HttpLimits = HttpLimits()
     limits: Limits = Limits()
     log: LogSettings = LogSettings()
