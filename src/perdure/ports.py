@@ -323,6 +323,10 @@ class Subscription(Protocol):
         """No delivery after this returns."""
         ...
 
+    def give_back(self, task: Task) -> None:
+        """A task that was delivered will not be claimed: offer it again, to whoever wants one. Also after `cancel`."""
+        ...
+
 
 Deliver = Callable[[Task | CancelNotice], None]
 

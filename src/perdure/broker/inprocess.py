@@ -64,6 +64,9 @@ class InProcessSubscription:
             if not self.purse.subscriptions:
                 self.purse.credits = 0
 
+    def give_back(self, task: Task) -> None:
+        self.line.publish(task)
+
 
 class _Line:
     __slots__ = ("delivered", "subscriptions", "waiting")
@@ -72,6 +75,13 @@ class _Line:
         self.delivered = 0
         self.subscriptions: deque[InProcessSubscription] = deque()
         self.waiting = Backlog(backlog_max)
+
+    def publish(self, task: Task) -> bool:
+        """Hand a task to whoever has room, or have it wait; true when it was handed over."""
+        if not self.waiting.count and self.offer(task):
+            return True
+        self.waiting.add(task)
+        return False
 
     def offer(self, task: Task) -> bool:
         chosen = None
@@ -129,11 +139,7 @@ class InProcessBroker:
         return purse
 
     def publish(self, task: Task) -> bool:
-        line = self._line(task.queue, "activity" if task.command else "workflow")
-        if not line.waiting.count and line.offer(task):
-            return True
-        line.waiting.add(task)
-        return False
+        return self._line(task.queue, "activity" if task.command else "workflow").publish(task)
 
     def subscribe(self, queue: str, kind: Kind, worker: str, deliver: Deliver, credits: int) -> InProcessSubscription:
         line = self._line(queue, kind)

@@ -58,8 +58,8 @@ class Outbox:
         self.bytes_out = 0
         self.messages_out = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._texts)
+    def __len__(self) -> int:
+        return len(self._texts)
 
     def add(self, text: bytes, ask: int = 0) -> None:
         """Put a message behind the others. `ask`: the number of the ask it answers, if it must be kept until it has arrived."""
@@ -73,10 +73,10 @@ class Outbox:
         self.bytes = 0
 
     def take(self, head: Head) -> tuple[bytes, list[int]]:
-        """The next frame, and the asks answered in it (the numbers given with `add`)."""
+        """The next frame, and the asks answered in it (the numbers given with `add`). With nothing to say it is a head alone."""
         texts = self._texts
         first = _encode(head)
-        if len(texts[0][1]) > PIECE_BYTES:
+        if texts and len(texts[0][1]) > PIECE_BYTES:
             return self._piece(first)
         lines, asks = [first], []
         size = 0

@@ -119,7 +119,6 @@ class AskTakeQuery(Ask, frozen=True, kw_only=True, omit_defaults=True, gc=False,
 class AskAnswerQuery(Ask, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="answer_query"):
     """Answered with null."""
 
-    worker: str
     answer: QueryAnswer
 
 
@@ -157,6 +156,8 @@ class HeldClaim(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     token: str
     command: int = 0
     attempt: int = 0
+    worker: str = ""
+    claimed_at: int = 0
 
 
 class Beat(Message, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="beat"):

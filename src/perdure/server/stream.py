@@ -1,0 +1,210 @@
+"""The stream: where clients and workers in other processes reach the engine, as one WebSocket endpoint of the node's port.
+
+It carries requests to `ports.Frontend` and tasks from it, and decides nothing. What one connection does to it, others do not notice. It
+ends with `stop`, which comes before the engine's own and before the HTTP server's.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from typing import Any, Final
+
+import msgspec
+
+from perdure.core.errors import PerdureError, PermissionDenied, ResourceExhausted, Unauthenticated, Unavailable
+from perdure.core.limits import LIMITS, Limits
+from perdure.core.principal import Principal
+from perdure.ports import Frontend
+from perdure.server.access import Gate
+from perdure.server.stream_connection import Connection
+from perdure.server.stream_limits import STREAM_LIMITS, StreamLimits
+from perdure.server.stream_session import Session
+from perdure.wire.faults import fault_of
+from perdure.wire.messages import VERSION, Hello, Welcome
+
+LIVES_FOR_S: Final = 10.0
+"""A claim of a worker here is lost after so long without a sign of life."""
+SESSION_CHARS_MIN: Final = 16
+"""A session's name is a secret: whoever knows it may go on with it."""
+
+log: Final = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+
+class Stream:
+    """An ASGI application for WebSockets."""
+
+    def __init__(
+        self,
+        frontend: Frontend,
+        gate: Gate,
+        node: str,
+        *,
+        limits: StreamLimits = STREAM_LIMITS,
+        lives_for: float = LIVES_FOR_S,
+    ) -> None:
+        """`node` names this life of the node. `lives_for`: seconds."""
+        self.frontend = frontend
+        self.limits = limits
+        self.lives_for = int(lives_for * 1_000_000)
+        self.now = frontend.now
+        self._gate = gate
+        self._node = node
+        self._sessions: dict[str, Session] = {}
+        self._owners: dict[str, Session] = {}
+        """Which session a worker's name belongs to."""
+        self._ends: dict[str, asyncio.TimerHandle] = {}
+        """When sessions without a connection are forgotten, soonest first."""
+        self._beats: dict[str, float] = {}
+        self._connections: set[Connection] = set()
+        self._stopped = False
+
+    # ------------------------------------------------------------------------------------------------------------- serving
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        await receive()  # websocket.connect
+        try:
+            principal = self._admit(scope)
+        except PerdureError as error:
+            await _refuse(scope, send, error)
+            return
+        await send({"type": "websocket.accept"})
+        connection = Connection(self, principal, receive, send)
+        self._connections.add(connection)
+        try:
+            await connection.serve()
+        except OSError:
+            pass  # the other end is gone
+        except PerdureError as error:
+            log.info("a connection of %s ended: %s", principal.name, error)
+        finally:
+            self._connections.discard(connection)
+
+    def _admit(self, scope: Scope) -> Principal:
+        if self._stopped:
+            raise Unavailable("the node is stopping")
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        client = scope.get("client")
+        principal = self._gate.admit(headers, client[0] if client else "")
+        if len(self._connections) >= self.limits.connections_max:
+            raise ResourceExhausted(f"{self.limits.connections_max:,} connections are open (connections_max)", retry_after=1.0)
+        return principal
+
+    async def stop(self) -> None:
+        """Take nothing more, answer what was taken, say goodbye. Idempotent."""
+        self._stopped = True
+        await asyncio.gather(*(connection.leave() for connection in list(self._connections)))
+        for handle in self._ends.values():
+            handle.cancel()
+        for session in list(self._sessions.values()):
+            self._forget(session)
+
+    # ------------------------------------------------------------------------------------------------------------ sessions
+
+    @property
+    def sessions(self) -> Iterator[Session]:
+        """Everyone who asks, those whose connection is gone for a moment too."""
+        return iter(self._sessions.values())
+
+    def welcome(self, *, resumed: bool) -> Welcome:
+        """What a new connection is told."""
+        limits = getattr(self.frontend, "limits", LIMITS)
+        return Welcome(
+            version=VERSION,
+            resumed=resumed,
+            node=self._node,
+            lives_for=self.lives_for,
+            limits=limits if isinstance(limits, Limits) else LIMITS,
+        )
+
+    def open_session(self, hello: Hello, principal: Principal, connection: Connection) -> tuple[Session, bool]:
+        """The session a connection belongs to, and whether it was known. A connection it had before is closed.
+
+        Raises `PermissionDenied` when it is somebody else's, or one of its workers is.
+        """
+        if len(hello.session) < SESSION_CHARS_MIN:
+            raise PermissionDenied(f"a session's name has at least {SESSION_CHARS_MIN} characters")
+        session = self._sessions.get(hello.session)
+        known = session is not None
+        if session is None:
+            session = self._made(hello, principal)
+        elif session.principal != principal:
+            raise PermissionDenied("the session belongs to another key")
+        handle = self._ends.pop(session.id, None)
+        if handle is not None:
+            handle.cancel()
+        before = session.connection
+        if before is not None:
+            before.drop("another connection has taken over")
+            session.detach(before)
+        session.attach(connection, hello.ack if known else 0)
+        for name in hello.workers:
+            session.add_worker(name)
+        return session, known
+
+    def _made(self, hello: Hello, principal: Principal) -> Session:
+        while len(self._sessions) >= self.limits.sessions_max and self._ends:
+            self._forget(self._sessions[next(iter(self._ends))])
+        session = Session(hello.session, principal, self.frontend, self.limits, self.lives_for, self._own)
+        self._sessions[session.id] = session
+        return session
+
+    def _own(self, name: str, session: Session) -> None:
+        if self._owners.setdefault(name, session) is not session:
+            raise PermissionDenied(f"worker {name!r} speaks through another connection")
+
+    def left(self, session: Session, connection: Connection) -> None:
+        """A connection of the session is over."""
+        if session.connection is not connection:
+            return
+        session.detach(connection)
+        if not self._stopped:
+            self._end_later(session, self.limits.session_kept_s)
+
+    def _end_later(self, session: Session, pause: float) -> None:
+        self._ends[session.id] = asyncio.get_running_loop().call_later(pause, self._end, session)
+
+    def _end(self, session: Session) -> None:
+        """It has been without a connection for long; if it does not beat either, it is forgotten."""
+        self._ends.pop(session.id, None)
+        if session.connection is not None:
+            return
+        silent = asyncio.get_running_loop().time() - self._beats.get(session.id, 0.0)
+        if silent < self.limits.session_kept_s:
+            self._end_later(session, self.limits.session_kept_s - silent)
+        else:
+            self._forget(session)
+
+    def beaten(self, session: str) -> None:
+        """A sign of life of a session's process."""
+        if session in self._sessions:
+            self._beats[session] = asyncio.get_running_loop().time()
+
+    def _forget(self, session: Session) -> None:
+        session.is_over = True
+        self._beats.pop(session.id, None)
+        handle = self._ends.pop(session.id, None)
+        if handle is not None:
+            handle.cancel()
+        self._sessions.pop(session.id, None)
+        for name in session.workers:
+            self._owners.pop(name, None)
+
+
+async def _refuse(scope: Scope, send: Send, error: PerdureError) -> None:
+    """Answer the upgrade with an HTTP status and the envelope of errors."""
+    status = _STATUS.get(type(error), 503)
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": error.message[:100]})
+        return
+    body = msgspec.json.encode({"error": fault_of(error)})
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})
+
+
+_STATUS: Final[dict[type[PerdureError], int]] = {Unauthenticated: 401, PermissionDenied: 403, ResourceExhausted: 429}

@@ -1,0 +1,277 @@
+"""One connection of the stream, from its greeting to its end: frames in, frames out, and the reason why it was closed.
+
+A frame that cannot be read costs its sender the connection and nobody else anything.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure.core.errors import InvalidArgument, LimitExceeded, PerdureError, Unavailable
+from perdure.core.principal import Principal
+from perdure.server.stream_beats import BeatsHeard
+from perdure.server.stream_reads import Reads
+from perdure.wire.faults import fault_of
+from perdure.wire.frames import FrameError, Unreadable, single, text_of, to_node
+from perdure.wire.messages import (
+    VERSION,
+    AskAnswerQuery,
+    AskCall,
+    Beat,
+    Failed,
+    Forget,
+    Grant,
+    Head,
+    Hello,
+    Leaving,
+    Subscribe,
+    ToNode,
+    Unsubscribe,
+)
+
+if TYPE_CHECKING:
+    from perdure.server.stream import Stream
+    from perdure.server.stream_session import Session
+
+GOING_AWAY: Final = 1001
+REFUSED: Final = 1008
+"""Close codes of WebSockets: the node stops; the other end has broken the protocol or a bound of it."""
+REASON_BYTES: Final = 120
+"""A close frame's reason is no longer."""
+
+log: Final = logging.getLogger(__name__)
+
+
+class Connection:
+    """`receive` and `send` are those of ASGI, for a WebSocket that was accepted."""
+
+    def __init__(
+        self,
+        stream: "Stream",
+        principal: Principal,
+        receive: Callable[[], Awaitable[Any]],
+        send: Callable[[Any], Awaitable[None]],
+    ) -> None:
+        self._stream = stream
+        self._principal = principal
+        self._receive = receive
+        self._send = send
+        self._inbox = to_node()
+        self._wake = asyncio.Event()
+        self._session: Session | None = None
+        self._reads: Reads
+        self._closing: tuple[int, str] | None = None
+        self._closed = asyncio.Event()
+        self.is_leaving = False
+
+    # -------------------------------------------------------------------------------------------------------------- serving
+
+    async def serve(self) -> None:
+        """Until the other end leaves, breaks a rule, or the node stops."""
+        try:
+            hello = await self._greeting()
+            if hello is None:
+                return
+            if hello.beats:
+                await self._serve_beats(hello)
+            else:
+                await self._serve_session(hello)
+        except (FrameError, LimitExceeded) as error:
+            await self._refuse(error)
+
+    async def _greeting(self) -> Hello | None:
+        try:
+            async with asyncio.timeout(self._stream.limits.hello_s):
+                frame = await self._next()
+        except TimeoutError:
+            raise FrameError(f"nothing was said for {self._stream.limits.hello_s:g} s") from None
+        if frame is None:
+            return None
+        head, messages = self._inbox.take(frame)
+        hello = messages[0] if messages else None
+        if not isinstance(hello, Hello) or len(messages) > 1:
+            raise FrameError("the first frame holds a hello and nothing else")
+        if hello.version != VERSION:
+            raise FrameError(f"this node speaks version {VERSION} of the protocol, not {hello.version}")
+        self._hello_n = head.n
+        return hello
+
+    async def _next(self) -> bytes | None:
+        """The next WebSocket message; None when there will be none."""
+        event = await self._receive()
+        if event["type"] == "websocket.disconnect":
+            return None
+        data = event.get("bytes")
+        if data is None:
+            raise FrameError("frames are binary messages")
+        return bytes(data)
+
+    async def _refuse(self, error: PerdureError) -> None:
+        """Say why, and close."""
+        log.info("a connection of %s is closed: %s", self._principal.name, error)
+        try:
+            await self._send_frame(single(Head(n=1 << 40, now=self._stream.now()), Failed(id=0, error=fault_of(error))))
+            await self._close(REFUSED, error.message)
+        except OSError:
+            pass  # it is gone already
+
+    async def _close(self, code: int, reason: str) -> None:
+        reason = reason.encode()[:REASON_BYTES].decode(errors="ignore")
+        await self._send({"type": "websocket.close", "code": code, "reason": reason})
+
+    async def _send_frame(self, frame: bytes) -> None:
+        await self._send({"type": "websocket.send", "bytes": frame})
+
+    # ------------------------------------------------------------------------------------------------------------- a session
+
+    async def _serve_session(self, hello: Hello) -> None:
+        session, resumed = self._stream.open_session(hello, self._principal, self)
+        self._session = session
+        self._reads = Reads(self._stream.frontend, self._principal, self._stream.limits, self._say)
+        session.arrivals.begin(self._hello_n)
+        welcome = self._stream.welcome(resumed=resumed)
+        session.outbox.add(text_of(welcome))
+        session.resume()
+        self._wake.set()
+        reading = asyncio.get_running_loop().create_task(self._read(session), name="perdure wire reading")
+        try:
+            await self._write(session, reading)
+        finally:
+            self._closed.set()
+            reading.cancel()
+            self._stream.left(session, self)
+            await asyncio.gather(reading, return_exceptions=True)
+            await self._reads.stop()
+
+    def wake(self) -> None:
+        """There is something to send."""
+        outbox = self._session.outbox if self._session is not None else None
+        if outbox is not None and outbox.bytes > self._stream.limits.unsent_bytes_max and len(outbox) > 1:
+            self.drop("this end reads too slowly (unsent_bytes_max)")
+        self._wake.set()
+
+    def drop(self, reason: str, code: int = REFUSED) -> None:
+        """Close, whatever is still to be sent."""
+        if self._closing is None:
+            self._closing = (code, reason)
+        self._wake.set()
+
+    def _say(self, text: bytes) -> None:
+        session = self._session
+        if session is not None and session.connection is self:
+            session.outbox.add(text)
+            self.wake()
+
+    async def _write(self, session: "Session", reading: "asyncio.Task[None]") -> None:
+        """Send what there is to send, and close when that is asked for. Returns when the connection is over."""
+        reading.add_done_callback(lambda _: self._wake.set())
+        outbox, wake, stream = session.outbox, self._wake, self._stream
+        while True:
+            await wake.wait()
+            wake.clear()
+            while outbox and self._closing is None and session.connection is self:
+                await self._send_frame(session.frame(stream.now()))
+            if self._closing is not None:
+                await self._close_for(self._closing)
+                return
+            if reading.done():
+                await self._end_of(reading)
+                return
+
+    async def _close_for(self, why: tuple[int, str]) -> None:
+        code, reason = why
+        log.info("a connection of %s is closed: %s", self._principal.name, reason)
+        try:
+            async with asyncio.timeout(1.0):  # whoever does not read does not read this either
+                await self._close(code, reason)
+        except (TimeoutError, OSError):
+            pass
+
+    async def _end_of(self, reading: "asyncio.Task[None]") -> None:
+        error = reading.exception()
+        if isinstance(error, (FrameError, LimitExceeded)):
+            await self._refuse(error)
+        elif error is not None and not isinstance(error, OSError):
+            raise error
+
+    async def _read(self, session: "Session") -> None:
+        while (frame := await self._next()) is not None:
+            head, messages = self._inbox.take(frame)
+            if session.connection is not self:
+                return  # another connection has taken the session over
+            if not session.arrivals.is_new(head.n):
+                continue
+            session.acknowledged(head.ack)
+            for message in messages:
+                if type(message) is AskCall:
+                    session.call(message)
+                else:
+                    self._take(session, message)
+
+    def _take(self, session: "Session", message: ToNode | Unreadable) -> None:
+        match message:
+            case Subscribe():
+                try:
+                    session.subscribe(message)
+                except PerdureError as error:
+                    self.drop(error.message)
+            case Grant():
+                session.grant(message.line, message.credits)
+            case Unsubscribe():
+                session.unsubscribe(message.line)
+            case Forget():
+                self._reads.forget(message.id)
+            case AskAnswerQuery() | AskCall():
+                session.call(message)
+            case Unreadable():
+                self._unreadable(message)
+            case Head() | Hello() | Beat():
+                raise FrameError(f"a {type(message).__name__.lower()} has no place here")
+            case _:
+                self._reads.ask(message)
+
+    def _unreadable(self, message: Unreadable) -> None:
+        why = InvalidArgument(f"this is no message the node knows: {message.why}")
+        if not message.id:
+            raise FrameError(why.message)
+        self._say(text_of(Failed(id=message.id, error=fault_of(why))))
+
+    async def leave(self) -> None:
+        """The node stops: say so, flush, close. Returns when that is done, or the other end does not read."""
+        session = self._session
+        if session is None:
+            self.drop("the node is stopping", GOING_AWAY)
+            return
+        self._say(text_of(Leaving()))
+        try:
+            async with asyncio.timeout(self._stream.limits.flush_s):
+                while (session.unanswered or session.outbox) and not self._closed.is_set():
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            log.warning("a connection of %s is closed with %d requests unanswered", self._principal.name, session.unanswered)
+        self.drop("the node is stopping", GOING_AWAY)
+
+    # ----------------------------------------------------------------------------------------------------------------- beats
+
+    async def _serve_beats(self, hello: Hello) -> None:
+        self._principal.require("work")
+        heard = BeatsHeard(self._stream.frontend, self._stream.lives_for)
+        numbers = 0
+
+        async def say(message: Any) -> None:
+            nonlocal numbers
+            numbers += 1
+            await self._send_frame(single(Head(n=numbers, now=self._stream.now()), message))
+
+        await say(self._stream.welcome(resumed=True))
+        while (frame := await self._next()) is not None:
+            for message in self._inbox.take(frame)[1]:
+                if not isinstance(message, Beat):
+                    raise FrameError("this connection is for beats")
+                self._stream.beaten(hello.session)
+                await say(await heard.take(message))
+            if self._closing is not None:
+                raise Unavailable(self._closing[1])
+
+
