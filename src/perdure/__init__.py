@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from perdure import codecs, errors, interceptors, testing
     from perdure.core.limits import Limits
     from perdure.node import embedded
+    from perdure.remote import connect
     from perdure.sdk.activity import activity
     from perdure.sdk.child import ChildHandle
     from perdure.sdk.client import Client
@@ -33,6 +34,7 @@ __all__ = [
     "Worker",
     "activity",
     "codecs",
+    "connect",
     "embedded",
     "errors",
     "interceptors",
@@ -51,6 +53,7 @@ _HOMES: Final = {
     "Worker": "perdure.standalone",
     "activity": "perdure.sdk.activity",
     "codecs": "",
+    "connect": "perdure.remote",
     "embedded": "perdure.node",
     "errors": "",
     "interceptors": "",

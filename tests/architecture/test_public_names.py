@@ -13,6 +13,7 @@ PUBLIC = [
     "Worker",
     "activity",
     "codecs",
+    "connect",
     "embedded",
     "errors",
     "interceptors",

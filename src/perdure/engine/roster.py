@@ -96,13 +96,14 @@ class Roster:
 class WatchedSubscription:
     """A `ports.Subscription` whose end the roster hears of. Granting goes straight to the broker's."""
 
-    __slots__ = ("_cancel", "_member", "_roster", "grant")
+    __slots__ = ("_cancel", "_member", "_roster", "give_back", "grant")
 
     def __init__(self, roster: Roster, member: Member, subscription: Subscription) -> None:
         self._roster = roster
         self._member = member
         self._cancel = subscription.cancel
         self.grant = subscription.grant
+        self.give_back = subscription.give_back
 
     def cancel(self) -> None:
         """See `ports.Subscription.cancel`. Idempotent."""

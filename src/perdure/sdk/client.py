@@ -1,8 +1,9 @@
 """The client: starting runs and reaching them, the same whether the engine lives in this process or behind a wire."""
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args, overload
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
 from perdure.core.errors import InvalidArgument, NondeterminismError
 from perdure.core.listing.grammar import parse
@@ -70,11 +71,34 @@ class StartOptions(RunOptions, total=False):
 class Client(ActivityCompletion):
     """Reaches runs of one namespace through a frontend. Every method is safe to call again: requests carry ids."""
 
-    def __init__(self, frontend: Frontend, chance: Chance, namespace: str = "default") -> None:
+    def __init__(
+        self,
+        frontend: Frontend,
+        chance: Chance,
+        namespace: str = "default",
+        *,
+        close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`close` lets go of a connection that is the client's own."""
         self.frontend = frontend
+        self._close = close
         self.namespace = identifier(namespace, "namespace")
         self.payload_bytes_max = bound_of(frontend)
         self._chance = chance
+
+    async def close(self) -> None:
+        """Let go of the connection: calls under way and later ones raise `Unavailable`. Does nothing for a node's own client. Idempotent."""
+        refuse_in_workflow("client.close()")
+        if self._close is not None:
+            await self._close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     def reach(self, call: str) -> Frontend:
         """The frontend, for this call. Raises `NondeterminismError` in workflow code, whose history would know nothing of it."""

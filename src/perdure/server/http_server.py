@@ -17,13 +17,14 @@ from perdure.core.errors import Unavailable
 from perdure.runtime.chance import RealChance
 from perdure.server.app import App
 from perdure.server.guarded_protocol import GuardedProtocol
+from perdure.wire.frames import WEBSOCKET_BYTES_MAX
 
 GRACE_S: Final = 10.0
 """So long may requests under way take to be answered when the server stops."""
 CLOSING_S: Final = 1.0
 """So long may connections take to close before they are cut."""
-FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
-"""One message of a WebSocket."""
+PING_S: Final = 4.0
+"""So often is whoever is at the other end of a WebSocket asked for a sign of life, and so long does it have to give one."""
 BACKLOG: Final = 1024
 
 log: Final = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class HttpServer:
         port: int = 7373,
         *,
         ssl: SSLContext | None = None,
-        frame_bytes_max: int = FRAME_BYTES_MAX,
+        frame_bytes_max: int = WEBSOCKET_BYTES_MAX,
     ) -> None:
         self.app = app
         self.host = host
@@ -84,6 +85,8 @@ class HttpServer:
             ws="websockets-sansio",
             ws_max_size=self._frame_bytes_max,
             ws_per_message_deflate=False,
+            ws_ping_interval=PING_S,
+            ws_ping_timeout=PING_S,
             lifespan="off",
             log_config=None,
             access_log=False,

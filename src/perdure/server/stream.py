@@ -6,21 +6,21 @@ ends with `stop`, which comes before the engine's own and before the HTTP server
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
-import msgspec
+from starlette.types import Send
 
-from perdure.core.errors import PerdureError, PermissionDenied, ResourceExhausted, Unauthenticated, Unavailable
+from perdure.core.errors import PerdureError, PermissionDenied, ResourceExhausted, Unavailable
 from perdure.core.limits import LIMITS, Limits
 from perdure.core.principal import Principal
 from perdure.ports import Frontend
 from perdure.server.access import Gate
+from perdure.server.route import HttpRequest, Route
 from perdure.server.stream_connection import Connection
 from perdure.server.stream_limits import STREAM_LIMITS, StreamLimits
 from perdure.server.stream_session import Session
-from perdure.wire.faults import fault_of
-from perdure.wire.messages import VERSION, Hello, Welcome
+from perdure.wire.messages import PATH, VERSION, Hello, Welcome
 
 LIVES_FOR_S: Final = 10.0
 """A claim of a worker here is lost after so long without a sign of life."""
@@ -29,13 +29,9 @@ SESSION_CHARS_MIN: Final = 16
 
 log: Final = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
-
 
 class Stream:
-    """An ASGI application for WebSockets."""
+    """Hung into the table of routes with `route`."""
 
     def __init__(
         self,
@@ -64,16 +60,24 @@ class Stream:
 
     # ------------------------------------------------------------------------------------------------------------- serving
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
-        await receive()  # websocket.connect
-        try:
-            principal = self._admit(scope)
-        except PerdureError as error:
-            await _refuse(scope, send, error)
-            return
+    def route(self) -> Route:
+        """Its place in the table of the port. It has its own gate: any role may connect, what is asked is looked at each by itself."""
+        return Route(
+            method="WEBSOCKET",
+            path=PATH,
+            name="wire",
+            summary="The stream of clients and workers",
+            tag="stream",
+            permission=None,
+            stream=self.serve,
+        )
+
+    async def serve(self, request: HttpRequest, send: Send) -> None:
+        """Serve one connection. Raises why it is not taken."""
+        await request.receive()  # websocket.connect
+        principal = self._admit(request)
         await send({"type": "websocket.accept"})
-        connection = Connection(self, principal, receive, send)
+        connection = Connection(self, principal, request.receive, send)
         self._connections.add(connection)
         try:
             await connection.serve()
@@ -84,12 +88,11 @@ class Stream:
         finally:
             self._connections.discard(connection)
 
-    def _admit(self, scope: Scope) -> Principal:
+    def _admit(self, request: HttpRequest) -> Principal:
         if self._stopped:
             raise Unavailable("the node is stopping")
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        client = scope.get("client")
-        principal = self._gate.admit(headers, client[0] if client else "")
+        client = request.scope.get("client")
+        principal = self._gate.admit(request.headers, client[0] if client else "")
         if len(self._connections) >= self.limits.connections_max:
             raise ResourceExhausted(f"{self.limits.connections_max:,} connections are open (connections_max)", retry_after=1.0)
         return principal
@@ -193,18 +196,3 @@ class Stream:
         self._sessions.pop(session.id, None)
         for name in session.workers:
             self._owners.pop(name, None)
-
-
-async def _refuse(scope: Scope, send: Send, error: PerdureError) -> None:
-    """Answer the upgrade with an HTTP status and the envelope of errors."""
-    status = _STATUS.get(type(error), 503)
-    if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1008, "reason": error.message[:100]})
-        return
-    body = msgspec.json.encode({"error": fault_of(error)})
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": body})
-
-
-_STATUS: Final[dict[type[PerdureError], int]] = {Unauthenticated: 401, PermissionDenied: 403, ResourceExhausted: 429}

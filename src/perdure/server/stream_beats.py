@@ -40,7 +40,7 @@ class BeatsHeard:
         )
 
     def _request(self, claim: HeldClaim) -> AnyRequest:
-        head = {
+        head: dict[str, Any] = {
             "namespace": claim.namespace,
             "workflow_id": claim.workflow_id,
             "run_id": claim.run_id,

@@ -62,8 +62,9 @@ class Connection:
         self._session: Session | None = None
         self._reads: Reads
         self._closing: tuple[int, str] | None = None
-        self._closed = asyncio.Event()
-        self.is_leaving = False
+        self._is_leaving = False
+        self._flushed = asyncio.Event()
+        """Set when the node stops and all it owes here has been sent, or cannot be."""
 
     # -------------------------------------------------------------------------------------------------------------- serving
 
@@ -138,7 +139,7 @@ class Connection:
         try:
             await self._write(session, reading)
         finally:
-            self._closed.set()
+            self._flushed.set()
             reading.cancel()
             self._stream.left(session, self)
             await asyncio.gather(reading, return_exceptions=True)
@@ -172,6 +173,8 @@ class Connection:
             wake.clear()
             while outbox and self._closing is None and session.connection is self:
                 await self._send_frame(session.frame(stream.now()))
+            if self._is_leaving and not session.unanswered:
+                self._flushed.set()
             if self._closing is not None:
                 await self._close_for(self._closing)
                 return
@@ -243,11 +246,11 @@ class Connection:
         if session is None:
             self.drop("the node is stopping", GOING_AWAY)
             return
+        self._is_leaving = True
         self._say(text_of(Leaving()))
         try:
             async with asyncio.timeout(self._stream.limits.flush_s):
-                while (session.unanswered or session.outbox) and not self._closed.is_set():
-                    await asyncio.sleep(0.005)
+                await self._flushed.wait()
         except TimeoutError:
             log.warning("a connection of %s is closed with %d requests unanswered", self._principal.name, session.unanswered)
         self.drop("the node is stopping", GOING_AWAY)
@@ -273,5 +276,3 @@ class Connection:
                 await say(await heard.take(message))
             if self._closing is not None:
                 raise Unavailable(self._closing[1])
-
-

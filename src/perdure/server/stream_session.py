@@ -236,4 +236,3 @@ def _answer(number: int, reply: Any, error: BaseException | None) -> Message:
 
 def _too_many(limits: StreamLimits) -> ResourceExhausted:
     return ResourceExhausted(f"{limits.asks_max:,} asks of this connection are unanswered (asks_max)", retry_after=1.0)
-

@@ -426,3 +426,6 @@ class _Plugged:
 
     def cancel(self) -> None:
         self._wire.inward(self._subscription.cancel)
+
+    def give_back(self, task: Task) -> None:
+        self._wire.inward(self._subscription.give_back, task)

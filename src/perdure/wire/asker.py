@@ -202,7 +202,9 @@ class Asker:
         self.connections += 1
         self.limits, self.lives_for = welcome.limits, welcome.lives_for
         if self.connections > 1:
-            log.info("connected to %s again%s", self.address.base, "" if welcome.node == self._node else ", to another life of it")
+            log.info(
+                "connected to %s again%s", self.address.base, "" if welcome.node == self._node else ", to another life of it"
+            )
         self._node = welcome.node
         self._ready = True
         for message in self._opening():
@@ -245,6 +247,7 @@ class Asker:
         make: Callable[..., Ask],
         answer: Answer,
         read: Callable[[Raw], Any] | None = None,
+        /,
         *,
         patience: float,
         may_fail: bool = True,

@@ -79,9 +79,7 @@ class ClaimsHeld:
 
     def _decides(self, of: ClaimWorkflow | Report, token: str) -> None:
         self._keep(
-            HeldClaim(
-                namespace=of.namespace, workflow_id=of.workflow_id, run_id=of.run_id, token=token, worker=of.worker
-            )
+            HeldClaim(namespace=of.namespace, workflow_id=of.workflow_id, run_id=of.run_id, token=token, worker=of.worker)
         )
 
     def _runs(self, worker: str, claim: ActivityClaim) -> None:

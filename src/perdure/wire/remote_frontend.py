@@ -106,9 +106,7 @@ class RemoteFrontend:
         return self._lines.subscribe(queue, kind, worker, deliver, credits)
 
     def take_query(self, request: TakeQuery, answer: Answer) -> None:
-        self.asker.ask(
-            ms.AskTakeQuery, partial(_taken, answer), _query_taken, patience=FOR_EVER, may_fail=False, take=request
-        )
+        self.asker.ask(ms.AskTakeQuery, partial(_taken, answer), _query_taken, patience=FOR_EVER, may_fail=False, take=request)
 
     def answer_query(self, answer: QueryAnswer) -> None:
         self.asker.ask(ms.AskAnswerQuery, _ignore, _nothing, patience=FOR_EVER, may_fail=False, answer=answer)
@@ -172,9 +170,7 @@ class RemoteFrontend:
         return found
 
     async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
-        found: RunPage = await self._read(
-            ms.AskRuns, _page, patience=PATIENCE_S, filter=filter, limit=limit, cursor=cursor
-        )
+        found: RunPage = await self._read(ms.AskRuns, _page, patience=PATIENCE_S, filter=filter, limit=limit, cursor=cursor)
         return found
 
     async def count(self, filter: RunFilter) -> int:

@@ -59,7 +59,7 @@ class Socket(asyncio.Protocol):
     # ------------------------------------------------------------------------------------------------------- of the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES)
         request = self._wire.connect()
         if self._api_key:
@@ -126,6 +126,8 @@ class Socket(asyncio.Protocol):
         for event in self._wire.events_received():
             if isinstance(event, Response):
                 self._answered(event)
+            elif not isinstance(event, Frame):
+                continue
             elif event.opcode in {Opcode.BINARY, Opcode.TEXT, Opcode.CONT}:
                 self._message(event)
             elif event.opcode is Opcode.CLOSE:
@@ -208,7 +210,7 @@ def _error_of(refusal: Exception) -> PerdureError:
         return error_of(msgspec.json.decode(body, type=_Envelope).error)
     except msgspec.MsgspecError:
         kind: Any = {401: Unauthenticated, 403: PermissionDenied, 429: ResourceExhausted}.get(status, Unavailable)
-        return cast(PerdureError, kind(f"the node answered with HTTP status {status}"))
+        return cast("PerdureError", kind(f"the node answered with HTTP status {status}"))
 
 
 async def open_socket(

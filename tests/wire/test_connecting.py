@@ -1,0 +1,143 @@
+"""Client and worker over a real port: they reach the node, and come back by themselves when it has been away."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import activity, workflow
+from perdure.errors import InvalidArgument, NotFound, PermissionDenied, Unavailable
+from perdure.runtime.api_key import hash_of
+from perdure.runtime.clock import RealClock
+from perdure.server.access import Gate, KnownKey, Principal
+
+
+@activity
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@workflow
+async def total(n: int) -> int:
+    found = 0
+    for i in range(n):
+        found = await add(found, i)
+    return found
+
+
+@workflow
+class Cart:
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+    @workflow.run
+    async def run(self) -> int:
+        await workflow.wait_until(lambda: "end" in self.items)
+        return len(self.items)
+
+    @workflow.signal
+    def add(self, item: str) -> None:
+        self.items.append(item)
+
+    @workflow.query
+    def size(self) -> int:
+        return len(self.items)
+
+    @workflow.update
+    async def put(self, item: str) -> int:
+        self.items.append(item)
+        return len(self.items)
+
+
+async def test_steps_run_on_a_worker_over_the_wire(serve: Any) -> None:
+    """A worker on a connected client runs workflow code and activities; the history is as it would be in one process."""
+    async with serve() as node, await perdure.connect(node.url) as client:
+        async with perdure.Worker(client, workflows=[total], activities=[add]):
+            handle = await client.start(total(3), id="sum")
+            assert await handle.result(timeout=10) == 3
+        types = [event.type for event in await handle.history()]
+        assert types == ["started", *["activity_scheduled", "activity_completed"] * 3, "completed"]
+
+
+async def test_every_verb_of_a_client_works_over_the_wire(serve: Any) -> None:
+    """Signal, query, update, describe, list, count and cancel are answered as in one process, errors included."""
+    async with serve() as node, await perdure.connect(node.url) as client, perdure.Worker(client, workflows=[Cart]):
+        handle = await client.start(Cart.run(), id="cart")
+        await handle.signal(Cart.add("apple"))
+        assert await handle.update(Cart.put("pear")) == 2
+        assert await handle.query(Cart.size()) == 2
+        assert (await handle.describe()).status == "running"
+        assert await client.count("status = 'running'") == 1
+        assert [row.workflow_id async for row in client.list()] == ["cart"]
+        await handle.signal(Cart.add("end"))
+        assert await handle.result(timeout=10) == 3
+        with pytest.raises(NotFound):
+            await client.handle("nobody").describe()
+
+
+async def test_waits_outlive_a_restart_of_the_node(tmp_path: Any, serve: Any) -> None:
+    """A client waits for a result and a worker for tasks while the node is stopped and started again: both go on by themselves."""
+    async with serve() as node:
+        port = node.server.port
+        client = await perdure.connect(node.url)
+        worker = perdure.Worker(client, workflows=[Cart])
+        await worker.__aenter__()
+        handle = await client.start(Cart.run(), id="cart")
+        assert await handle.update(Cart.put("pear")) == 1
+        waiting = asyncio.create_task(handle.result())
+        asked = asyncio.create_task(handle.query(Cart.size()))
+        assert await asked == 1
+    async with serve(port=port):
+        await handle.signal(Cart.add("end"))
+        assert await waiting == 2
+        await worker.__aexit__(None, None, None)
+        await client.close()
+
+
+async def test_nobody_there_is_unavailable_in_time() -> None:
+    """Where nothing listens, `connect` gives up after the time it was given."""
+    with pytest.raises(Unavailable, match=r"within 0\.3 s"):
+        await perdure.connect("http://127.0.0.1:1", timeout=0.3)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:7373", "ftp://x", "http://", "http://h:99999", "http://u:p@h", "http://h?x=1"])
+async def test_what_is_no_address_is_refused(address: str) -> None:
+    """An address that cannot be one is an `InvalidArgument`, before anything is tried."""
+    with pytest.raises(InvalidArgument):
+        await perdure.connect(address, timeout=0.2)
+
+
+async def test_keys_and_roles(serve: Any) -> None:
+    """A key that is not known is refused; one that may only read can look and not start; a worker's key can work and not start."""
+    keys = [KnownKey(Principal(role, role), hash_of(f"key-of-{role}")) for role in ("admin", "read-only", "worker")]  # type: ignore[arg-type]
+    async with serve(total, add, gate=Gate(keys, RealClock())) as node:
+        with pytest.raises(PermissionDenied):
+            await perdure.connect(node.url, "nonsense", timeout=2)
+        async with (
+            await perdure.connect(node.url, "key-of-admin") as admin,
+            await perdure.connect(node.url, "key-of-read-only") as reader,
+            await perdure.connect(node.url, "key-of-worker") as worker,
+        ):
+            assert await admin.execute(total(2), id="sum") == 1
+            assert await reader.handle("sum").result() == 1
+            with pytest.raises(PermissionDenied):
+                await reader.start(total(2), id="other")
+            with pytest.raises(PermissionDenied):
+                await worker.start(total(2), id="other")
+            with pytest.raises(PermissionDenied):
+                await worker.handle("sum").describe()
+
+
+async def test_a_closed_client_refuses(serve: Any) -> None:
+    """After `close`, calls under way and later ones raise `Unavailable`."""
+    async with serve(Cart) as node:
+        client = await perdure.connect(node.url)
+        handle = await client.start(Cart.run(), id="cart")
+        waiting = asyncio.create_task(handle.result())
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(Unavailable):
+            await waiting
+        with pytest.raises(Unavailable):
+            await handle.describe()
