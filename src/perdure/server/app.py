@@ -17,12 +17,19 @@ from perdure.core.principal import Principal
 from perdure.ports import Chance, Frontend
 from perdure.runtime.chance import RealChance
 from perdure.server.access import Gate
-from perdure.server.arguments import read_body, read_query
+from perdure.server.arguments import prepare, read_body, read_query
 from perdure.server.envelope import Refusal, details_of, envelope, headers_of, status_of
 from perdure.server.http_limits import HTTP_LIMITS, HttpLimits
 from perdure.server.long_poll import CallerGone, LongPolls
 from perdure.server.path_tree import PathTree
 from perdure.server.route import HttpAnswer, HttpRequest, NoQuery, Route
+from perdure.server.routes.activities import Activities
+from perdure.server.routes.description import SelfDescription
+from perdure.server.routes.messages import Messages
+from perdure.server.routes.probes import Probes
+from perdure.server.routes.runs import Runs
+from perdure.server.routes.starting import Starting
+from perdure.server.routes.steering import Steering
 
 log: Final = logging.getLogger(__name__)
 access_log: Final = logging.getLogger("perdure.access")
@@ -56,6 +63,7 @@ class App:
         self._gate = gate
         self._chance = chance
         self._tree = PathTree(self.routes)
+        prepare(route.body for route in self.routes if route.body is not None)
         self._under_way = 0
         self._held = 0
         """Bytes of bodies of the requests under way."""
@@ -264,18 +272,18 @@ def build_app(
     routes: Iterable[Route] = (),
 ) -> App:
     """The application of a node. `ready` says why the node cannot serve (empty: it can); `routes` are those of other parts."""
-    from perdure.server.routes.probes import Probes
-    from perdure.server.routes.runs import Runs
-    from perdure.server.routes.starting import Starting
-
     chance = chance or RealChance()
     polls = LongPolls(limits.waits_max)
     table: list[Route] = [
         *Probes(ready or _always, polls).table(),
         *Starting(frontend, chance).table(),
         *Runs(frontend, polls, limits).table(),
+        *Messages(frontend, chance, polls, limits).table(),
+        *Steering(frontend, chance).table(),
+        *Activities(frontend).table(),
         *routes,
     ]
+    table += SelfDescription(lambda: table).table()
     return App(table, gate, chance, limits, polls)
 
 

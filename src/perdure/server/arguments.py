@@ -49,6 +49,12 @@ def read_query(kind: type[Struct], text: bytes) -> Any:
         raise InvalidArgument(_told(error, kind, "query parameter")) from None
 
 
+def prepare(kinds: Iterable[type[Struct]]) -> None:
+    """Make what reads bodies of these types. Raises `TypeError` for a type that cannot be read: now, rather than when a request comes."""
+    for kind in kinds:
+        _decoder(kind)
+
+
 @cache
 def _decoder(kind: type[Struct]) -> Callable[[bytes], Any]:
     return msgspec.json.Decoder(kind).decode

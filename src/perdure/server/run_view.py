@@ -3,15 +3,33 @@
 from datetime import datetime
 from typing import Any, Final
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from perdure.core.description import Description, Pending
 from perdure.core.events import Attribute
-from perdure.core.failure import Failure
-from perdure.core.payload import ABSENT, is_absent
+from perdure.core.failure import Failure, FailureKind
+from perdure.core.payload import NULL, Payload, is_absent
 from perdure.core.replies import RunResult, Status
 from perdure.ports import Record, RunSummary
 from perdure.sdk.duration import aware
+
+
+class FailureView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What user code raised, or why an activity or child came to nothing. `type` is the class name."""
+
+    type: str
+    message: str = ""
+    kind: FailureKind = "error"
+    name: str = ""
+    """Of an activity's or child's error: its type name."""
+    attempts: int = 0
+    non_retryable: bool = False
+    details: Raw | UnsetType = UNSET
+    notes: tuple[str, ...] = ()
+    traceback: str = ""
+    cause: "FailureView | None" = None
+    parts: "tuple[FailureView, ...]" = ()
+    """Members of an exception group."""
 
 
 class Parent(Struct, frozen=True, kw_only=True):
@@ -31,7 +49,7 @@ class PendingView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: int = 0
     worker: str = ""
     until: datetime | None = None
-    failure: Failure | None = None
+    failure: FailureView | None = None
     summary: str = ""
     workflow_id: str = ""
 
@@ -46,8 +64,8 @@ class RunView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     queue: str
     started_at: datetime
     closed_at: datetime | None = None
-    result: Raw = ABSENT
-    failure: Failure | None = None
+    result: Raw | UnsetType = UNSET
+    failure: FailureView | None = None
     reason: str = ""
     pending: tuple[PendingView, ...] = ()
     attributes: dict[str, Attribute] = {}
@@ -68,8 +86,8 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     workflow_id: str
     run_id: str
     status: Status
-    result: Raw = ABSENT
-    failure: Failure | None = None
+    result: Raw | UnsetType = UNSET
+    failure: FailureView | None = None
     reason: str = ""
 
 
@@ -144,8 +162,8 @@ def view_of(run: Description) -> RunView:
         queue=run.queue,
         started_at=aware(run.started_at),
         closed_at=when(run.closed_at),
-        result=ABSENT if is_absent(run.result) else run.result,
-        failure=run.failure,
+        result=_given(run.result),
+        failure=failure_of(run.failure),
         reason=run.reason,
         pending=tuple(map(_pending, run.pending)),
         attributes=run.attributes,
@@ -168,7 +186,7 @@ def _pending(item: Pending) -> PendingView:
         attempt=item.attempt,
         worker=item.worker,
         until=when(item.until),
-        failure=item.failure,
+        failure=failure_of(item.failure),
         summary=item.summary,
         workflow_id=item.workflow_id,
     )
@@ -176,20 +194,37 @@ def _pending(item: Pending) -> PendingView:
 
 def outcome_of(workflow_id: str, run: RunResult | Description) -> Outcome:
     """How a run ended or stands. What returned nothing has the result null."""
-    result = run.result
-    if is_absent(result):
-        result = _NULL if run.status == "completed" else ABSENT
     return Outcome(
         workflow_id=workflow_id,
         run_id=run.run_id,
         status=run.status,
-        result=result,
-        failure=run.failure,
+        result=NULL if run.status == "completed" and is_absent(run.result) else _given(run.result),
+        failure=failure_of(run.failure),
         reason=run.reason,
     )
 
 
-_NULL: Final = Raw(b"null")
+def failure_of(failure: Failure | None) -> FailureView | None:
+    """A failure, with what it came from."""
+    if failure is None:
+        return None
+    return FailureView(
+        type=failure.type,
+        message=failure.message,
+        kind=failure.kind,
+        name=failure.name,
+        attempts=failure.attempts,
+        non_retryable=failure.non_retryable,
+        details=_given(failure.details),
+        notes=failure.notes,
+        traceback=failure.traceback,
+        cause=failure_of(failure.cause),
+        parts=tuple(part for each in failure.parts if (part := failure_of(each)) is not None),
+    )
+
+
+def _given(payload: Payload) -> Raw | UnsetType:
+    return UNSET if is_absent(payload) else payload
 
 
 def summary_of(run: RunSummary) -> Summary:

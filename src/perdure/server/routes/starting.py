@@ -5,11 +5,10 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from perdure.core.errors import InvalidArgument
 from perdure.core.listing.grammar import parse
-from perdure.core.payload import ABSENT, is_absent
 from perdure.core.requests import OnConflict, Reuse, SignalBody, StartWorkflow
 from perdure.core.tasks import PRIORITY_MAX
 from perdure.ports import Chance, Frontend, RunFilter
@@ -36,7 +35,7 @@ class SignalIn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A signal that goes with a start."""
 
     name: Id
-    input: Raw = ABSENT
+    input: Raw | UnsetType = UNSET
     """Its value; without one it has none."""
     signal_id: OptionalId = ""
     """The same id to a workflow id is delivered once. Empty: a fresh one."""
@@ -184,7 +183,7 @@ class Starting:
         )
 
     def _signal_of(self, given: SignalIn) -> SignalBody:
-        values = () if is_absent(given.input) else (payload(given.input, "signal.input", self._payload_bytes_max),)
+        values = () if given.input is UNSET else (payload(given.input, "signal.input", self._payload_bytes_max),)
         return SignalBody(name=given.name, input=values, signal_id=given.signal_id or self._chance.token())
 
     async def list(self, request: HttpRequest) -> HttpAnswer:
