@@ -28,7 +28,7 @@ def test_a_node_and_who_talks_to_it(tmp_path: Path) -> None:
     surroundings = [dict(line.split("=", 1) for verb, line in lines if verb == "export") for lines in (first, second)]
     [node_command] = [line for verb, line in first if verb == "perdure"]
     with subprocess.Popen(
-        words(node_command), cwd=tmp_path, env=os.environ | surroundings[0], stdout=subprocess.PIPE, text=True
+        [*words(node_command), "--port", "0"], cwd=tmp_path, env=os.environ | surroundings[0], stdout=subprocess.PIPE, text=True
     ) as node:
         try:
             assert node.stdout is not None

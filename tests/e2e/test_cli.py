@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.request import urlopen
 
 import pytest
 
@@ -140,7 +142,7 @@ class Node:
 
     def __init__(self, data: Path, *options: str, limit: Callable[[], None] | None = None) -> None:
         self.data = data
-        command = [sys.executable, "-m", "perdure", "dev", *options, "--data", str(data), "-o", "json"]
+        command = [sys.executable, "-m", "perdure", "dev", *options, "--data", str(data), "--port", "0", "-o", "json"]
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -230,6 +232,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def test_a_node_says_what_it_serves(node: Node) -> None:
     """One line of JSON: where, what, and as which process."""
     assert node.facts["pid"] == node.process.pid
+    assert json.load(urlopen(f"{node.facts['url']}/readyz"))["status"] == "ready"
     assert node.facts["workflows"] == [
         "Counter",
         "Counts",
@@ -244,7 +247,9 @@ def test_a_node_says_what_it_serves(node: Node) -> None:
     ]
     assert node.facts["activities"] == ["break_disk", "greet", "hang"]
     assert node.facts["queues"] == ["default"]
-    assert stat.S_IMODE((node.data / "socket").stat().st_mode) == 0o600
+    announced = node.data / "server.json"
+    assert stat.S_IMODE(announced.stat().st_mode) == 0o600
+    assert json.loads(announced.read_text()) == {"url": node.facts["url"], "pid": node.process.pid}
 
 
 def test_describe_shows_children(node: Node) -> None:
@@ -508,7 +513,7 @@ def test_a_node_stops_cleanly(place: Path, number: int) -> None:
         code, said = running.stop(number)
         assert code == 0, said
         assert "stopping" in said
-        assert not (place / "socket").exists()
+        assert not (place / "server.json").exists()
         assert waiting.wait(30) == 6
         assert "perdure: " in one_line(waiting.communicate()[1])
     with Node(place, "flows.py") as again:
@@ -652,6 +657,27 @@ def test_two_nodes_do_not_share_a_directory(place: Path) -> None:
         assert first.run("workflow", "list").returncode == 0
 
 
+def test_a_taken_port_is_exit_code_6_and_says_by_whom(place: Path, tmp_path: Path) -> None:
+    """A perdure node there is named, another program is not taken for one; the option that helps is named, and the directory is free."""
+    with Node(place, "flows.py") as first:
+        port = first.facts["url"].rpartition(":")[2]
+        done = cli("dev", "--data", str(tmp_path / "other"), "--port", port)
+        assert done.returncode == 6
+        assert f"port {port} of 127.0.0.1 is taken by a perdure node, version {version('perdure')}" in one_line(done.stderr)
+        assert "--port" in done.stderr
+        assert not (tmp_path / "other" / "server.json").exists()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        done = cli("dev", "--data", str(tmp_path / "other"), "--port", str(other.getsockname()[1]))
+        assert (done.returncode, "is taken by another program" in one_line(done.stderr)) == (6, True)
+
+
+def test_strangers_are_not_let_in(tmp_path: Path) -> None:
+    """Beyond this machine a node without keys listens only for who insists."""
+    done = cli("dev", "--data", str(tmp_path / "data"), "--host", "0.0.0.0", "--port", "0")
+    assert (done.returncode, "--insecure" in one_line(done.stderr)) == (2, True)
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_failed_sync_ends_the_node(place: Path) -> None:
     """A node that cannot write stops with exit code 1 and says why; whoever waits is not left waiting."""
     with Node(place, "flows.py") as running:
@@ -695,9 +721,11 @@ def test_reload_runs_the_code_as_it_is_now(place: Path) -> None:
     with Node(place, "flows.py", "--reload") as running:
         assert running.run("workflow", "start", "hello", "--input", '"a"', "--wait").stdout == '"hello a!"\n'
         source.write_text("def (")
-        until(lambda: not (place / "socket").exists())
+        until(lambda: not (place / "server.json").exists())
         source.write_text(PRINTS_OTHER)
+        before = running.facts["url"]
         assert running.announced()["pid"] == running.process.pid
+        assert running.facts["url"] == before
         assert running.run("workflow", "start", "hello", "--input", '"a"', "--wait").stdout == '"hello a!?"\n'
         assert running.stop()[0] == 0
 
@@ -833,7 +861,8 @@ def test_help_names_exactly_what_there_is() -> None:
     told = cli("--help").stdout
     commands = [line.split(":")[0].strip() for line in told.split("Commands:")[1].splitlines() if line.startswith("  ")]
     assert [name for name in commands if not name.startswith("-")] == [
-        *("bench", "demo", "dev", "doctor", "journal", "lint", "replay", "rules", "sim", "version", "workflow"),
+        *("bench", "config", "demo", "dev", "doctor", "journal", "key", "lint"),
+        *("replay", "rules", "sim", "version", "workflow"),
     ]
     for command in ("dev", "demo", "workflow start", "workflow history", "replay", "journal export", "sim"):
         done = cli(*command.split(), "--help")

@@ -1,8 +1,4 @@
-"""`perdure dev`: an embedded node, its worker and its ways in, in one process.
-
-What serves the node from outside is the list in `_ways_in`: services that start after the node and stop before it. Today that is the
-local socket of the command line; an HTTP server takes its place beside it without anything else here changing.
-"""
+"""`perdure dev`: an engine, its worker and its port, in one process, for one person at one machine."""
 
 import asyncio
 import contextlib
@@ -10,7 +6,6 @@ import logging
 import os
 import signal
 import sys
-import traceback
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,34 +20,46 @@ from perdure.cli.options import KEPT_FOR, Data, Output, Retention
 
 if TYPE_CHECKING:
     from perdure.node import Node
-    from perdure.server.local import LocalServer
 
 RELOAD_GRACE_S: Final = 2.0
 """With --reload activities get this long at most: what is cut short is tried again a moment later."""
 FAILED_GRACE_S: Final = 2.0
 """A node that cannot write keeps nothing an activity still brings."""
-TEXT = Output()
+PORT_MAX: Final = 65_535
+PORT_KEPT: Final = "_PERDURE_DEV_PORT"
+"""In the environment: the port a node had before it started itself again, so that whoever is connected finds it."""
+TEXT: Final = Output()
 
 
 def dev(
     *modules: str,
     data: Data = Path("perdure-data"),
+    host: str = "127.0.0.1",
+    port: int = 7373,
+    insecure: bool = False,
     queue: Annotated[list[str] | None, Parameter(name="--queue")] = None,
     grace: float = 30.0,
     retention: Retention = KEPT_FOR,
     reload: bool = False,
     output: Output = TEXT,
 ) -> int:
-    """Run an engine and a worker in one process, with its journal on disk, until SIGINT or SIGTERM.
+    """Run an engine and a worker in one process, with its journal on disk, and its API on a port, until SIGINT or SIGTERM.
 
     Args:
         modules: What the worker can run: dotted names or paths to .py files.
-        data: The data directory: journal, lock and the socket through which other commands reach this node.
+        data: The data directory: journal, lock, and where this node is reached, for other commands.
+        host: The address to listen on.
+        port: The port to listen on; 0: any that is free.
+        insecure: Listen beyond this machine though everybody who reaches the port may do everything.
         queue: A task queue to serve, beside "default" and those the code names. Repeat it for more.
         grace: Seconds running activities may take to end when the node stops.
         retention: How long closed runs are kept: 30d, 12h, or seconds.
         reload: Start again whenever a source file changes.
     """
+    _check_reach(host, port, insecure=insecure)
+    from perdure.cli.served import loaded, queues_of, registry_of
+    from perdure.sdk.registry import Registry
+
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     if reload:
         sys.dont_write_bytecode = True  # compiled files are told apart by whole seconds, and authors are faster
@@ -60,12 +67,14 @@ def dev(
     own = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):  # what modules, workflows and activities print is none of this command's data
         try:
-            loaded = _loaded(modules)
+            found = loaded(modules)
         except Exception as error:
             if not reload:
                 raise
             return _wait_for_better(error, modules, output)
-        end = asyncio.run(_serve(_Plan(loaded, data, tuple(queue or ()), grace, retention, reload, output, own)))
+        registry = registry_of(found) if found else Registry()
+        queues = tuple(dict.fromkeys([*queues_of(registry), *(queue or ())]))
+        end = asyncio.run(_serve(_Plan(found, data, host, port, queues, grace, retention, reload, output, own)))
     if end is not None:
         return end
     _start_again()
@@ -76,6 +85,8 @@ def dev(
 class _Plan:
     modules: list[ModuleType]
     data: Path
+    host: str
+    port: int
     queues: tuple[str, ...]
     grace: float
     retention: timedelta
@@ -85,14 +96,18 @@ class _Plan:
     """Where the command's own data goes."""
 
 
-def _loaded(modules: tuple[str, ...]) -> list[ModuleType]:
-    """The modules, tried out: what cannot be registered must be known before anything starts."""
-    from perdure.cli.modules import load
-    from perdure.sdk.registry import Registry
+def _check_reach(host: str, port: int, *, insecure: bool) -> None:
+    """Raises `InvalidArgument` for an address that would let strangers in, and for what is no port."""
+    from perdure.core.errors import InvalidArgument
+    from perdure.sdk.options import whole
+    from perdure.server.place import is_loopback
 
-    found = [load(module) for module in modules]
-    Registry().register(*found)
-    return found
+    whole(port, "--port", 0, PORT_MAX)
+    if not insecure and not is_loopback(host):
+        raise InvalidArgument(
+            f"--host {host} lets everybody who reaches that address do everything, and `perdure dev` knows no keys: "
+            f"use `perdure server`, or give --insecure if that is what you want"
+        )
 
 
 # -------------------------------------------------------------------------------------------------------------------- serving
@@ -100,43 +115,31 @@ def _loaded(modules: tuple[str, ...]) -> list[ModuleType]:
 
 async def _serve(plan: _Plan) -> int | None:
     """Serve until a signal, a failure or a changed file; the exit code, or None to start again."""
+    from perdure.cli.serving import served
     from perdure.node import embedded
     from perdure.runtime.collector import collector
+    from perdure.server.access import Gate
+    from perdure.server.local import LocalServer
 
     stop = asyncio.Event()
     _heed_signals(stop, plan.grace)
-    node = embedded(plan.data, queues=_queues(plan), grace=plan.grace, retention=plan.retention)
+    node = embedded(plan.data, queues=plan.queues, grace=plan.grace, retention=plan.retention)
     node.register(*plan.modules)
     await node.start()
     try:
         async with AsyncExitStack() as stack:
             stack.enter_context(collector("tuned"))
-            for service in _ways_in(node, plan.data):
-                await stack.enter_async_context(service)
+            port = plan.port or int(os.environ.pop(PORT_KEPT, "0"))
+            await stack.enter_async_context(LocalServer(node.frontend, plan.data))
+            server = await stack.enter_async_context(served(node, plan.data, Gate.open(), plan.host, port))
             with contextlib.redirect_stdout(plan.own):
-                _announce(node, plan)
+                _announce(node, plan, server.url)
             end = await _until(node, stop, reload=plan.reload)
+            if end is None:
+                os.environ[PORT_KEPT] = str(server.port)
     finally:
         await _stop(node)
     return end
-
-
-def _ways_in(node: "Node", data: Path) -> "list[LocalServer]":
-    from perdure.server.local import LocalServer
-
-    return [LocalServer(node.frontend, data)]
-
-
-def _queues(plan: _Plan) -> list[str]:
-    """The default one, those the code names, those asked for."""
-    from perdure.sdk.registry import Registry
-
-    registry = Registry()
-    registry.register(*plan.modules)
-    named = [workflow.queue for workflow in registry.workflows.values() if workflow.queue]
-    for activity in registry.activities.values():
-        named += filter(None, [activity.queue])
-    return list(dict.fromkeys(["default", *named, *plan.queues]))
 
 
 def _heed_signals(stop: asyncio.Event, grace: float) -> None:
@@ -185,26 +188,27 @@ async def _stop(node: "Node") -> None:
         logging.getLogger(__name__).debug("stopping a failed node failed too: %r", error)
 
 
-def _announce(node: "Node", plan: _Plan) -> None:
+def _announce(node: "Node", plan: _Plan, url: str) -> None:
     from perdure import __version__
     from perdure.cli.show import emit, text
 
     registry = node.registry
     facts: dict[str, Any] = {
         "version": __version__,
+        "url": url,
         "pid": os.getpid(),
         "data": str(plan.data),
-        "queues": _queues(plan),
+        "queues": plan.queues,
         "workflows": sorted(registry.workflows),
         "activities": sorted(registry.activities),
     }
     if plan.output.is_json:
         emit(facts, "jsonl")
         return
-    text(f"perdure {facts['version']} serves {plan.data} (pid {facts['pid']})")
+    text(f"perdure {facts['version']} serves {url} (data in {plan.data}, pid {facts['pid']})")
     for name in ("workflows", "activities", "queues"):
         text(f"  {name:<11}{', '.join(facts[name]) or '–'}")
-    text(f"  try        perdure workflow list --data {plan.data}")
+    text(f"  try        perdure workflow list --address {url}")
     if not registry.workflows and not registry.activities:
         say("perdure: no MODULE was given: requests are taken, and nothing runs them")
 
@@ -214,26 +218,17 @@ def _announce(node: "Node", plan: _Plan) -> None:
 
 def _wait_for_better(error: Exception, modules: tuple[str, ...], output: Output) -> int:
     """With --reload a module that cannot be loaded is no end: wait until it has been changed, then start again."""
+    from perdure.cli.served import files_of
     from perdure.cli.sources import Sources
 
     code = complain(error, as_json=output.is_json)
-    sources = Sources([*_files_of(error), *(Path(module) for module in modules if Path(module).is_file())])
+    sources = Sources([*files_of(error), *(Path(module) for module in modules if Path(module).is_file())])
     if not sources:
         return code
     say("perdure: waiting for a change")
     asyncio.run(sources.changed())
     _start_again()
     return code
-
-
-def _files_of(error: BaseException) -> list[Path]:
-    """Source files that had a part in an import's failure."""
-    cause = error.__cause__ or error
-    files = [Path(frame.filename) for frame in traceback.extract_tb(cause.__traceback__)]
-    if isinstance(cause, SyntaxError) and cause.filename:
-        files.append(Path(cause.filename))
-    own = Path(__file__).parents[1]
-    return [file for file in files if file.is_file() and not file.resolve().is_relative_to(own)]
 
 
 def _start_again() -> None:

@@ -45,6 +45,21 @@ class Place:
     """The namespace the runs are in."""
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Remote:
+    """How a node in another process is reached."""
+
+    address: Annotated[str | None, Parameter(env_var="PERDURE_ADDRESS")] = None
+    """The node's URL, such as http://127.0.0.1:7373, where it is when this is left out."""
+
+    api_key: Annotated[str | None, Parameter(env_var="PERDURE_API_KEY", show_env_var=True)] = None
+    """The key it asks for. Better in PERDURE_API_KEY: others on this machine can read a command line."""
+
+    ca: Annotated[Path | None, Parameter(env_var="PERDURE_CA")] = None
+    """A file with the certificates to trust, for https with a certificate of your own."""
+
+
 def _typed(_type: Any, tokens: Sequence[Token]) -> timedelta:
     return duration(tokens[0].value)
 
