@@ -56,7 +56,9 @@ def dev(
         retention: How long closed runs are kept: 30d, 12h, or seconds.
         reload: Start again whenever a source file changes.
     """
-    _check_reach(host, port, insecure=insecure)
+    from perdure.sdk.options import whole
+
+    whole(port, "--port", 0, PORT_MAX)
     from perdure.cli.served import loaded, queues_of, registry_of
     from perdure.sdk.registry import Registry
 
@@ -74,7 +76,7 @@ def dev(
             return _wait_for_better(error, modules, output)
         registry = registry_of(found) if found else Registry()
         queues = tuple(dict.fromkeys([*queues_of(registry), *(queue or ())]))
-        end = asyncio.run(_serve(_Plan(found, data, host, port, queues, grace, retention, reload, output, own)))
+        end = asyncio.run(_serve(_Plan(found, data, host, port, insecure, queues, grace, retention, reload, output, own)))
     if end is not None:
         return end
     _start_again()
@@ -87,6 +89,7 @@ class _Plan:
     data: Path
     host: str
     port: int
+    insecure: bool
     queues: tuple[str, ...]
     grace: float
     retention: timedelta
@@ -96,50 +99,45 @@ class _Plan:
     """Where the command's own data goes."""
 
 
-def _check_reach(host: str, port: int, *, insecure: bool) -> None:
-    """Raises `InvalidArgument` for an address that would let strangers in, and for what is no port."""
-    from perdure.core.errors import InvalidArgument
-    from perdure.sdk.options import whole
-    from perdure.server.place import is_loopback
-
-    whole(port, "--port", 0, PORT_MAX)
-    if not insecure and not is_loopback(host):
-        raise InvalidArgument(
-            f"--host {host} lets everybody who reaches that address do everything, and `perdure dev` knows no keys: "
-            f"use `perdure server`, or give --insecure if that is what you want"
-        )
-
-
 # -------------------------------------------------------------------------------------------------------------------- serving
 
 
 async def _serve(plan: _Plan) -> int | None:
     """Serve until a signal, a failure or a changed file; the exit code, or None to start again."""
-    from perdure.cli.serving import served
     from perdure.node import embedded
+    from perdure.runtime.chance import RealChance
     from perdure.runtime.collector import collector
-    from perdure.server.access import Gate
+    from perdure.runtime.settings.tree import ServerSettings, Settings
+    from perdure.server.front_door import FrontDoor
     from perdure.server.local import LocalServer
 
     stop = asyncio.Event()
     _heed_signals(stop, plan.grace)
     node = embedded(plan.data, queues=plan.queues, grace=plan.grace, retention=plan.retention)
     node.register(*plan.modules)
+    port = plan.port or int(os.environ.pop(PORT_KEPT, "0"))
+    server = ServerSettings(host=plan.host, port=port, insecure=plan.insecure)
+    door = FrontDoor(
+        node.frontend, Settings(server=server), node.clock, RealChance(), data=plan.data, ready=lambda: _unready(node)
+    )
     await node.start()
     try:
         async with AsyncExitStack() as stack:
             stack.enter_context(collector("tuned"))
-            port = plan.port or int(os.environ.pop(PORT_KEPT, "0"))
             await stack.enter_async_context(LocalServer(node.frontend, plan.data))
-            server = await stack.enter_async_context(served(node, plan.data, Gate.open(), plan.host, port))
+            await stack.enter_async_context(door)
             with contextlib.redirect_stdout(plan.own):
-                _announce(node, plan, server.url)
+                _announce(node, plan, door.url)
             end = await _until(node, stop, reload=plan.reload)
             if end is None:
-                os.environ[PORT_KEPT] = str(server.port)
+                os.environ[PORT_KEPT] = str(door.port)
     finally:
         await _stop(node)
     return end
+
+
+def _unready(node: "Node") -> str:
+    return "" if node.frontend.fault is None else f"the node can write nothing more: {node.frontend.fault}"
 
 
 def _heed_signals(stop: asyncio.Event, grace: float) -> None:

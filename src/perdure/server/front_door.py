@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from perdure.core.errors import Unavailable
 from perdure.core.principal import Principal
 from perdure.ports import Chance, Clock, Frontend
 from perdure.runtime.api_key import hash_of, new_api_key
@@ -18,7 +19,9 @@ from perdure.server.app import build_app
 from perdure.server.binding import check_binding
 from perdure.server.http_server import HttpServer
 from perdure.server.place import announce, withdraw, within_reach
+from perdure.server.port_holder import explained
 from perdure.server.route import Route
+from perdure.server.stream import Stream
 from perdure.server.tls import server_context
 
 
@@ -47,7 +50,9 @@ class FrontDoor:
         self.local_key = new_api_key() if settings.access.keys else ""
         """An admin's key for this life of the node, for commands of whoever may read its directory; empty when no key is asked for."""
         self._gate = _gate(settings.access.keys, self.local_key, server, clock)
-        app = build_app(frontend, self._gate, limits=settings.http, chance=chance, ready=ready, routes=routes)
+        self._stream = Stream(frontend, self._gate, chance.token()[:12])
+        table = (self._stream.route(), *routes)
+        app = build_app(frontend, self._gate, limits=settings.http, chance=chance, ready=ready, routes=table)
         self._http = HttpServer(app, server.host, server.port, ssl=context)
         self._grace_s = server.grace_s
         self._data = data
@@ -68,7 +73,10 @@ class FrontDoor:
 
     async def start(self) -> None:
         """Listen, then say so. Raises `Unavailable` when the address cannot be taken."""
-        await self._http.start()
+        try:
+            await self._http.start()
+        except Unavailable as error:
+            raise await explained(error, self._http.host, self._http.port) from error
         if self._data is None:
             return
         try:
@@ -79,8 +87,10 @@ class FrontDoor:
             raise
 
     async def stop(self) -> None:
-        """Be ready no longer, answer what is under way, close. Idempotent."""
+        """Be ready no longer, let the streams end, answer what is under way, close. Idempotent."""
         try:
+            self._http.app.begin_to_stop()
+            await self._stream.stop()
             await self._http.stop(self._grace_s)
         finally:
             if self._data is not None and self._is_announced:

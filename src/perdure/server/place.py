@@ -3,7 +3,6 @@
 Written when the node serves, taken away when it stops. One that a killed node left is known by its process not holding the directory.
 """
 
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -56,11 +55,3 @@ def announced(data: Path) -> Place | None:
 def within_reach(host: str) -> str:
     """The address by which a node that listens on `host` is reached from its own machine: of all addresses, the loopback one."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104  compared, not bound
-
-
-def is_loopback(host: str) -> bool:
-    """Whether what listens on `host` is reached from its own machine only."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

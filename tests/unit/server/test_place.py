@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.server.place import PLACE_BYTES_MAX, PLACE_FILE, Place, announce, announced, is_loopback, withdraw, within_reach
+from perdure.server.place import PLACE_BYTES_MAX, PLACE_FILE, Place, announce, announced, withdraw, within_reach
 
 
 def test_what_is_announced_is_read_and_withdrawn(tmp_path: Path) -> None:
@@ -56,15 +56,3 @@ def test_what_is_none_reads_as_none(tmp_path: Path, content: bytes) -> None:
 def test_where_a_node_is_reached_from_its_own_machine(host: str, reached: str) -> None:
     """What is bound is not always what can be connected to."""
     assert within_reach(host) == reached
-
-
-@pytest.mark.parametrize(
-    ("host", "is_private"),
-    [
-        *(("127.0.0.1", True), ("127.1.2.3", True), ("::1", True), ("localhost", True), ("0.0.0.0", False)),
-        *(("::", False), ("10.0.0.7", False), ("localhost.example", False), ("", False)),
-    ],
-)
-def test_who_can_reach_it(host: str, is_private: bool) -> None:
-    """Names are not looked up: only the one that cannot mean anything else counts."""
-    assert is_loopback(host) is is_private
