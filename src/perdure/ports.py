@@ -327,6 +327,14 @@ class Subscription(Protocol):
         """A task that was delivered will not be claimed: offer it again, to whoever wants one. Also after `cancel`."""
         ...
 
+    def lose(self) -> None:
+        """As `cancel`, said by whoever carries the deliveries when the worker cannot be reached any more.
+
+        With the last subscription of a worker its workflow claims end, and what was on its way to it is offered to others. Its activity
+        claims live on as long as they would anyway: a worker cut off from its node goes on, and comes back with what it has.
+        """
+        ...
+
 
 Deliver = Callable[[Task | CancelNotice], None]
 

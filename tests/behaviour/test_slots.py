@@ -60,7 +60,7 @@ async def test_as_many_run_as_may_and_no_more(house, queues, limit) -> None:
         assert load.most == limit
         assert app.frontend.sweeper.repaired == 0
         assert app.worker.running_activities == 0
-        assert [line.credits for line in app.worker._activity_lines] == [limit] * len(queues)  # every slot has come back
+        assert app.broker.credits(app.worker.name, "activity") == limit  # every slot has come back
 
 
 ENTERED: list[int] = []

@@ -67,17 +67,39 @@ class InProcessSubscription:
     def give_back(self, task: Task) -> None:
         self.line.publish(task)
 
+    def lose(self) -> None:
+        """A broker knows no claims: see `cancel`."""
+        self.cancel()
+
 
 class _Line:
-    __slots__ = ("delivered", "subscriptions", "waiting")
+    __slots__ = ("choosy", "delivered", "subscriptions", "waiting")
 
     def __init__(self, backlog_max: int) -> None:
         self.delivered = 0
         self.subscriptions: deque[InProcessSubscription] = deque()
         self.waiting = Backlog(backlog_max)
+        self.choosy: list[Task] = []
+        """Tasks not everybody can take, and that wait for one who can: the others must not wait behind them."""
+
+    @property
+    def depth(self) -> int:
+        """Tasks that wait."""
+        return len(self.waiting) + len(self.choosy)
+
+    @property
+    def first(self) -> Task | None:
+        """The one that is taken next."""
+        return self.choosy[0] if self.choosy else self.waiting.first
 
     def publish(self, task: Task) -> bool:
         """Hand a task to whoever has room, or have it wait; true when it was handed over."""
+        if task.avoid:
+            if self.offer(task):
+                return True
+            if len(self.choosy) < self.waiting.limit:
+                self.choosy.append(task)
+            return False
         if not self.waiting.count and self.offer(task):
             return True
         self.waiting.add(task)
@@ -85,8 +107,9 @@ class _Line:
 
     def offer(self, task: Task) -> bool:
         chosen = None
+        avoid = task.avoid
         for subscription in self.subscriptions:
-            if subscription.purse.credits > 0:
+            if subscription.purse.credits > 0 and not (avoid and subscription.worker in avoid):
                 if subscription.worker == task.sticky:
                     chosen = subscription
                     break
@@ -102,6 +125,12 @@ class _Line:
 
     def offer_first(self) -> bool:
         """Hand over the task that is first in line; false when there is none, or nobody has room."""
+        if self.choosy:
+            choosy, self.choosy = self.choosy, []
+            left = [task for task in choosy if not self.offer(task)]
+            self.choosy = left + self.choosy
+            if len(left) < len(choosy):
+                return True
         if not self.waiting.count:
             return False
         task = self.waiting.take()  # first: whoever is handed it may grant, and come back here
@@ -157,18 +186,18 @@ class InProcessBroker:
 
     def depth(self, queue: str, kind: Kind) -> int:
         line = self._lines.get((queue, kind))
-        return len(line.waiting) if line is not None else 0
+        return line.depth if line is not None else 0
 
     def lines(self) -> Sequence[Line]:
         return [
             Line(
                 queue=queue,
                 kind=kind,
-                waiting=len(line.waiting),
+                waiting=line.depth,
                 delivered=line.delivered,
                 dropped=line.waiting.dropped,
                 subscribers=len(line.subscriptions),
-                first=line.waiting.first,
+                first=line.first,
             )
             for (queue, kind), line in self._lines.items()
         ]

@@ -267,6 +267,7 @@ class ReleaseWorkflow(Request, frozen=True, kw_only=True, omit_defaults=True, gc
     expected: str = ""
     found: str = ""
     change_id: str = ""
+    worker: str = ""
 
 
 class CompleteLater(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="complete_later"):
@@ -285,6 +286,9 @@ class ReleaseActivity(Request, frozen=True, kw_only=True, omit_defaults=True, gc
     command: int
     attempt: int
     token: str
+    worker: str = ""
+    unknown: str = ""
+    """The activity's name, when that is why: the worker does not know it."""
 
 
 class HeartbeatActivity(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="heartbeat_activity"):

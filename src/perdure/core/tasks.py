@@ -26,6 +26,8 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Worker that holds the run warm; delivered there when it has room."""
     priority: int = 0
     query: str = ""
+    avoid: tuple[str, ...] = ()
+    """Workers that cannot take it, as far as is known."""
 
     @property
     def kind(self) -> Kind:

@@ -36,7 +36,6 @@ class Exits:
 
     def attach(self, worker: str, deliver: Deliver) -> None:
         """Remember how to tell a worker; a bound method is held weakly."""
-        if worker in self._workers:
-            return
-        self._workers = {name: reach for name, reach in self._workers.items() if reach() is not None}
+        if worker not in self._workers:
+            self._workers = {name: reach for name, reach in self._workers.items() if reach() is not None}
         self._workers[worker] = WeakMethod(deliver) if isinstance(deliver, MethodType) else lambda: deliver

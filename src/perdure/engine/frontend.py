@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, get_args
 
+from msgspec.structs import replace
+
 from perdure.core.description import Description
 from perdure.core.errors import NotFound, PerdureError, Unavailable
 from perdure.core.limits import LIMITS, Limits
@@ -17,7 +19,7 @@ from perdure.core.machine.wakes import matters
 from perdure.core.overview import Disk
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
-from perdure.core.requests import AnyRequest, ClientRequest, Report, ReportPart, ResetWorkflow
+from perdure.core.requests import AnyRequest, ClientRequest, ReleaseActivity, ReleaseWorkflow, Report, ReportPart, ResetWorkflow
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.state import WorkflowState
 from perdure.core.tasks import Task
@@ -27,6 +29,7 @@ from perdure.engine.committer import Committer
 from perdure.engine.describing import describe_run
 from perdure.engine.door import Door
 from perdure.engine.exits import Exits
+from perdure.engine.handed import Handed
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
 from perdure.engine.news import KEPT, NewsRing
@@ -39,6 +42,7 @@ from perdure.engine.queries import Queries
 from perdure.engine.relay import Relay, outcome_of_chain
 from perdure.engine.roster import Roster
 from perdure.engine.sweeper import Sweeper
+from perdure.engine.takers import Takers
 from perdure.engine.tally import Tally
 from perdure.engine.timers import TimerQueue
 from perdure.engine.waiting import Ends
@@ -98,6 +102,8 @@ class EngineFrontend:
         self.roster = Roster(clock, broker, self.news, incarnation)
         self.overview = EngineOverview(self, broker, clock, node=node, version=version, disk=disk)
         self.exits = Exits(broker)
+        self.takers = Takers(clock, self._gone)
+        self.handed = Handed(clock, self._is_unclaimed, self._offer_anew)
         self._owners: list[ShardOwner] = []
         self._loading: set[asyncio.Task[None]] = set()
         self._aside: set[Key] = set()
@@ -107,7 +113,7 @@ class EngineFrontend:
         self.committer: Committer
         self.timers: TimerQueue
         self.relay = Relay(clock, chance, self)
-        self.sweeper = Sweeper(clock, broker, self.relay, self.live_workflows, self._bring)
+        self.sweeper = Sweeper(clock, broker, self.relay, self.live_workflows, self._bring, self._offer)
         self.parking = Parking(
             store,
             clock,
@@ -157,6 +163,7 @@ class EngineFrontend:
             self._set_aside,
             self.relay,
             self.tally,
+            self.takers,
         )
         self._owners = [ShardOwner(shard, around) for shard in range(SHARDS)]
         await self.committer.start()
@@ -347,6 +354,8 @@ class EngineFrontend:
             elif isinstance(request, ReportPart):
                 answer(self._parts.take(request), None)
                 return
+            elif isinstance(request, ReleaseActivity) and request.unknown:
+                self.takers.cannot(request.worker, request.unknown)
         except PerdureError as error:
             answer(None, error)
             return
@@ -408,9 +417,16 @@ class EngineFrontend:
         else:
             self._route(target, None)
 
+    def _offer(self, live: LiveWorkflow) -> None:
+        self.owner((live.state.namespace, live.state.workflow_id)).offer(live)
+
     def subscribe(self, queue: str, kind: TaskKind, worker: WorkerIdentity, deliver: Deliver, credits: int) -> Subscription:
         self.exits.attach(worker.worker, deliver)
-        subscription = self._broker.subscribe(queue, kind, worker.worker, deliver, credits)
+        if worker.incarnation != self.incarnation:
+            deliver = self.handed.watched(worker.worker, deliver)
+        subscription = self.takers.join(
+            worker, queue, kind, self._broker.subscribe(queue, kind, worker.worker, deliver, credits)
+        )
         if kind == "workflow":
             self.offer_again(queue)
             self.queries.served(queue)
@@ -422,9 +438,48 @@ class EngineFrontend:
             run = live.state.run
             if run is None or run.started.queue != queue or not live.wants_worker or run.claim is not None:
                 continue
-            if run.failed_builds or run.refused_builds:
+            if run.failed_builds or run.refused_builds or not live.offered_at:
                 live.offered_at = 0
-                self.owner((live.state.namespace, live.state.workflow_id)).offer(live)
+                self._offer(live)
+
+    # ------------------------------------------------------------------------------------------------ workers that vanish
+
+    def _gone(self, worker: str, lost: bool) -> None:
+        """A worker takes no tasks any more. What it was handed goes to others; if it was cut off, so do the runs it was deciding."""
+        if self.is_over:
+            return
+        self.handed.gone(worker)
+        if not lost:
+            return
+        for live in self.live_workflows():
+            run = live.state.run
+            if run is not None and run.claim is not None and run.claim.worker == worker:
+                claim = run.claim
+                head = {"namespace": live.state.namespace, "workflow_id": live.state.workflow_id, "run_id": run.run_id}
+                self._route(ReleaseWorkflow(**head, token=claim.token, build_id=claim.build_id, why="draining"), None)
+
+    def _is_unclaimed(self, task: Task) -> bool:
+        """True while a task that was handed out waits for its claim."""
+        key = (task.namespace, task.workflow_id)
+        live = self.owner(key).open.get(key)
+        run = live.state.run if live is not None else None
+        if self.is_over or live is None or run is None or run.run_id != task.run_id:
+            return False
+        if not task.command:
+            return run.claim is None and bool(live.offered_at)
+        activity = run.activities.get(task.command)
+        return activity is not None and activity.claim is None and activity.attempt == task.attempt
+
+    def _offer_anew(self, task: Task, worker: str) -> None:
+        """A task was handed to a worker that did nothing with it."""
+        key = (task.namespace, task.workflow_id)
+        owner = self.owner(key)
+        live = owner.open[key]
+        if task.command:
+            owner.offer_activity(live, replace(task, sticky="", avoid=()), worker)
+        else:
+            live.offered_at = 0
+            owner.offer(live, worker)
 
     # -------------------------------------------------------------------------------------------------------------- reading
 

@@ -17,7 +17,8 @@ from perdure.core.description import result_of
 from perdure.core.errors import HistoryDamaged, PerdureError, ResourceExhausted, Unavailable
 from perdure.core.limits import Limits
 from perdure.core.machine import Outcome, apply, apply_transition, decide
-from perdure.core.machine.claims import workflow_task
+from perdure.core.machine.activities import RELEASE_PAUSE
+from perdure.core.machine.claims import build_fault, workflow_task
 from perdure.core.machine.messages import deliveries_of
 from perdure.core.machine.wakes import tasks_of, wakes_of
 from perdure.core.replies import NotWanted, Rejection, Reported, UpdateResult, WorkflowClaimed
@@ -36,6 +37,7 @@ from perdure.core.requests import (
     WriteDown,
 )
 from perdure.core.state import RunState, WorkflowState, is_closing
+from perdure.core.tasks import Task
 from perdure.core.transition import Transition, joined
 from perdure.core.volatile import TakenOver
 from perdure.engine import damaged
@@ -46,6 +48,7 @@ from perdure.engine.live import LiveWorkflow
 from perdure.engine.pending import Barrier, PendingWrite, Unwritable, WriteLost
 from perdure.engine.queries import Queries
 from perdure.engine.relay import Relay
+from perdure.engine.takers import Takers
 from perdure.engine.tally import Tally
 from perdure.engine.timers import TimerQueue
 from perdure.engine.updates import Updates, lost
@@ -85,6 +88,7 @@ class Surroundings(Struct, frozen=True):
     """What a worker asked for cannot be written: keep what else was in it, and keep the run from asking for it for ever."""
     relay: Relay
     tally: Tally
+    takers: Takers
 
 
 def error_of(rejection: Rejection) -> PerdureError:
@@ -303,8 +307,11 @@ class ShardOwner:
             # Workflow code may run before what it is fed is durable: nothing it asks for leaves before the commit that covers it.
             if type(outcome.reply) is not NotWanted or "nothing new" in outcome.reply.reason:
                 live.offered_at = 0
+            elif live.state.run is not None and build_fault(live.state.run, request.build_id):  # type: ignore[union-attr]
+                live.offered_at = 0
+                self.offer(live)  # to another: this one was handed it in vain
             if outcome.wakes:
-                self._let_go(outcome)
+                self._let_go(outcome, live)
             if answer is not None:
                 answer(outcome.reply, None)
             return
@@ -313,16 +320,16 @@ class ShardOwner:
         if kind is UpdateWorkflow:
             self._updated(live, request, outcome.reply, answer)
             return
-        self._let_go(outcome)
+        self._let_go(outcome, live)
         if live.updates is not None and kind is Report:
             answer = self._behind_refusals(live, request, outcome.reply, answer)
         self._answer_when_settled(live, answer, outcome.reply)
         if kind is Report or kind is WorkflowClaimDue or kind is StartDue:
             self.offer(live)
         elif kind is ReleaseWorkflow:
-            if isinstance(request, ReleaseWorkflow) and request.why == "unknown_type":
-                live.offered_at = self._around.clock.now()  # the machine set a wake: at once would be for ever
-            self.offer(live)
+            if isinstance(request, ReleaseWorkflow) and request.why == "unknown_type" and live.state.run is not None:
+                self._around.takers.cannot(request.worker, live.state.run.started.workflow_type)
+            self.offer(live)  # if nobody here knows it, the machine's wake asks them all again
 
     def _answer_behind(self, live: LiveWorkflow, answer: Answer | None, error: PerdureError) -> None:
         if answer is None:
@@ -367,9 +374,12 @@ class ShardOwner:
         run = live.state.run
         if run is None or run.length != 1 or not run.wants_decision:
             return False
+        task = self._task_for(live, run)
+        if task is None:
+            return False
         live.held = pending
         live.offered_at = self._around.clock.now()
-        if self._around.exits.publish(workflow_task(live.state, run)):
+        if self._around.exits.publish(task):
             self._around.held.add(self, live)
             return True
         live.held = None
@@ -400,7 +410,7 @@ class ShardOwner:
             return
         outcome, answer = pending.outcome, pending.answer
         if outcome.tasks or outcome.wakes or outcome.cancels or outcome.deliveries:
-            self._let_go(outcome)
+            self._let_go(outcome, live)
         if live.waiters:
             self._wake_waiters(live, pending.transition)
         if live.updates is not None:
@@ -409,25 +419,52 @@ class ShardOwner:
             answer(outcome.reply, None)
         self.offer(live)
 
-    def _let_go(self, outcome: Outcome) -> None:
+    def _let_go(self, outcome: Outcome, live: LiveWorkflow) -> None:
         around = self._around
         for instant, target in outcome.wakes:
             around.timers.add(instant, target)
         for task in outcome.tasks:
-            around.exits.publish(task)
+            if around.takers.unknown:
+                self.offer_activity(live, task)
+            else:
+                around.exits.publish(task)
         for worker, notice in outcome.cancels:
             around.exits.notify(worker, notice)
         for delivery in outcome.deliveries or ():
             around.relay.send(delivery)
 
-    def offer(self, live: LiveWorkflow) -> None:
-        """Offer the run to a worker if it has something to decide and is not on offer or claimed already."""
+    def offer_activity(self, live: LiveWorkflow, task: Task, besides: str = "") -> None:
+        """Offer an attempt to a worker that knows its activity; if none does, to whoever there is, a little later."""
+        around, run = self._around, live.state.run
+        activity = run.activities.get(task.command) if run is not None else None
+        if run is None or activity is None:
+            return
+        fitting = around.takers.fitting(task, activity.event.name, run, besides)
+        if fitting is not None:
+            around.exits.publish(fitting)
+        else:
+            around.timers.add(around.clock.now() + RELEASE_PAUSE, task)
+
+    def _task_for(self, live: LiveWorkflow, run: RunState, besides: str = "") -> Task | None:
+        """The run's workflow task, kept from workers that cannot take it; None when that is all of them."""
+        task, takers = workflow_task(live.state, run), self._around.takers
+        if run.failed_builds or run.refused_builds or takers.unknown or besides:
+            return takers.fitting(task, run.started.workflow_type, run, besides)
+        return task
+
+    def offer(self, live: LiveWorkflow, besides: str = "") -> None:
+        """Offer the run to a worker if it has something to decide and is not on offer or claimed already.
+
+        `besides` was handed it and did nothing: it comes last.
+        """
         run = live.state.run
         if run is None or run.claim is not None or not (run.wants_decision or (live.updates is not None and live.wants_worker)):
             live.offered_at = 0  # whoever reported has taken the offer up, or there is nothing to offer
         elif not live.offered_at:
-            live.offered_at = self._around.clock.now()
-            self._around.exits.publish(workflow_task(live.state, run))
+            task = self._task_for(live, run, besides)
+            if task is not None:
+                live.offered_at = self._around.clock.now()
+                self._around.exits.publish(task)
         if self._around.queries.waiting:
             self._around.queries.changed(live)
 

@@ -96,16 +96,22 @@ class Roster:
 class WatchedSubscription:
     """A `ports.Subscription` whose end the roster hears of. Granting goes straight to the broker's."""
 
-    __slots__ = ("_cancel", "_member", "_roster", "give_back", "grant")
+    __slots__ = ("_cancel", "_lose", "_member", "_roster", "give_back", "grant")
 
     def __init__(self, roster: Roster, member: Member, subscription: Subscription) -> None:
         self._roster = roster
         self._member = member
         self._cancel = subscription.cancel
+        self._lose = subscription.lose
         self.grant = subscription.grant
         self.give_back = subscription.give_back
 
     def cancel(self) -> None:
         """See `ports.Subscription.cancel`. Idempotent."""
         self._cancel()
+        self._roster.left(self._member, self)
+
+    def lose(self) -> None:
+        """See `ports.Subscription.lose`. Idempotent."""
+        self._lose()
         self._roster.left(self._member, self)

@@ -35,12 +35,14 @@ class Sweeper:
         relay: Relay,
         workflows: Callable[[], Iterable[LiveWorkflow]],
         bring: Callable[[AnyRequest | Task], None],
+        offer: Callable[[LiveWorkflow], None],
     ) -> None:
         self._clock = clock
         self._broker = broker
         self._relay = relay
         self._workflows = workflows
         self._bring = bring
+        self._offer = offer
         self._task: asyncio.Task[None] | None = None
         self._unserved: set[str] = set()
         self._waiting: set[tuple[str, int, int]] = set()
@@ -101,9 +103,11 @@ class Sweeper:
         if live.uncommitted or live.held is not None:
             return
         for task in tasks_of(live.state, now):
-            due[(task.queue, task.kind)].append(task)
+            if task.command or self._is_offered(live):
+                due[(task.queue, task.kind)].append(task)
         run = live.state.run
-        if live.updates is not None and run is not None and run.claim is None and not run.wants_decision and live.wants_worker:
+        waits = live.updates is not None and run is not None and run.claim is None and not run.wants_decision
+        if run is not None and waits and live.wants_worker and self._is_offered(live):
             task = workflow_task(live.state, run)
             due[(task.queue, task.kind)].append(task)
         for instant, target in wakes_of(live.state):
@@ -115,6 +119,14 @@ class Sweeper:
             for delivery in self._relay.missing(state):
                 self.repaired += 1
                 self._relay.send(delivery)
+
+    def _is_offered(self, live: LiveWorkflow) -> bool:
+        """True when the run's workflow task should be with somebody; one that no worker here can take is kept back until one comes."""
+        if live.offered_at:
+            return True
+        self._offer(live)
+        self.repaired += bool(live.offered_at)
+        return False
 
 
 def _name(task: Task) -> tuple[str, int, int]:

@@ -429,3 +429,6 @@ class _Plugged:
 
     def give_back(self, task: Task) -> None:
         self._wire.inward(self._subscription.give_back, task)
+
+    def lose(self) -> None:
+        self._wire.inward(self._subscription.lose)

@@ -225,7 +225,7 @@ class Decider:
         if name not in self._unknown:
             self._unknown.add(name)
             log.warning("workflow type %r is %s", name, why)
-        self._frontend.send(release_unknown(request, reply.token, request.build_id), _log_refusal)
+        self._frontend.send(release_unknown(request, reply.token, request.build_id, request.worker), _log_refusal)
 
     # -------------------------------------------------------------------------------------------------------------- feeding
 

@@ -46,7 +46,7 @@ def release(of: OneRun, token: str, build_id: str, fault: Mismatch | OldBuild | 
     return ReleaseWorkflow(**head, why="nondeterminism", reason=fault.reason, expected=fault.expected, found=fault.found)
 
 
-def release_unknown(of: OneRun, token: str, build_id: str) -> ReleaseWorkflow:
+def release_unknown(of: OneRun, token: str, build_id: str, worker: str) -> ReleaseWorkflow:
     """The request that gives back a run whose type is not registered here."""
     return ReleaseWorkflow(
         namespace=of.namespace,
@@ -55,4 +55,5 @@ def release_unknown(of: OneRun, token: str, build_id: str) -> ReleaseWorkflow:
         token=token,
         build_id=build_id,
         why="unknown_type",
+        worker=worker,
     )

@@ -223,7 +223,7 @@ class TaskWorker:
 
     def _release_unread(self, claim: ActivityClaim) -> None:
         name = claim.scheduled.name
-        self._release(claim, known=True)
+        self._give_back(claim, unknown=name)
         if name not in self._unread:
             self._unread.add(name)
             log.warning("arguments of activity %r are encoded; it waits for a worker that was given the codec", name)
@@ -233,6 +233,9 @@ class TaskWorker:
         if not known and name not in self._unknown:
             self._unknown.add(name)
             log.warning("activity %r is not registered here; it waits for a worker that knows it", name)
+        self._give_back(claim, unknown="" if known else name)
+
+    def _give_back(self, claim: ActivityClaim, *, unknown: str) -> None:
         self._slots.free(1)
         self._frontend.send(
             ReleaseActivity(
@@ -242,6 +245,8 @@ class TaskWorker:
                 command=claim.scheduled.id,
                 attempt=claim.attempt,
                 token=claim.token,
+                worker=self.name,
+                unknown=unknown,
             ),
             _ignore,
         )

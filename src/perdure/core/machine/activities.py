@@ -150,8 +150,12 @@ def release_activity(state: WorkflowState, request: ReleaseActivity, now: int) -
         draft.add(_cancelled(draft, activity))
     else:
         _give_back(draft, activity)
-        # Not at once: the worker that gave it back is likely to be asked again.
-        draft.wake(now + RELEASE_PAUSE, task_of(state, run, activity.event, activity.attempt))
+        task = task_of(state, run, activity.event, activity.attempt)
+        if request.unknown:
+            draft.tasks.append(task)  # somebody else may know it
+        else:
+            # Not at once: the worker that gave it back is likely to be asked again.
+            draft.wake(now + RELEASE_PAUSE, task)
     return draft.outcome(Taken(run_id=run.run_id))
 
 
