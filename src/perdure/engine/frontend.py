@@ -113,7 +113,7 @@ class EngineFrontend:
         self.committer: Committer
         self.timers: TimerQueue
         self.relay = Relay(clock, chance, self)
-        self.sweeper = Sweeper(clock, broker, self.relay, self.live_workflows, self._bring, self._offer)
+        self.sweeper = Sweeper(clock, broker, self.relay, self.live_workflows, self._bring, self._offer, self.handed.holds)
         self.parking = Parking(
             store,
             clock,

@@ -45,6 +45,11 @@ class Handed:
     def __len__(self) -> int:
         return len(self._handed)
 
+    def holds(self, task: Task) -> bool:
+        """True while the task is with a worker that has time left to claim it."""
+        entry = self._handed.get((task.run_id, task.command, task.attempt))
+        return entry is not None and entry.due != NEVER
+
     def watched(self, worker: str, deliver: Deliver) -> Deliver:
         """What delivers to a worker in another process, and remembers it for a while."""
 
@@ -63,7 +68,7 @@ class Handed:
     def _remember(self, task: Task, worker: str) -> None:
         name = (task.run_id, task.command, task.attempt)
         before = self._handed.get(name)
-        tries = 0 if before is None else before.tries + 1
+        tries = before.tries + 1 if before is not None and before.due == NEVER else 0
         wait = min(CLAIMED_WITHIN_US << min(tries, 10), PATIENCE_US)
         self._handed[name] = _Handed(task, worker, tries, self._clock.now() + wait)
         if not self._armed:

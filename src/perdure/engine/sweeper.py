@@ -36,13 +36,16 @@ class Sweeper:
         workflows: Callable[[], Iterable[LiveWorkflow]],
         bring: Callable[[AnyRequest | Task], None],
         offer: Callable[[LiveWorkflow], None],
+        is_handed: Callable[[Task], bool],
     ) -> None:
+        """`offer` offers a run anew, `is_handed` says that a task is with a worker in another process and looked after."""
         self._clock = clock
         self._broker = broker
         self._relay = relay
         self._workflows = workflows
         self._bring = bring
         self._offer = offer
+        self._is_handed = is_handed
         self._task: asyncio.Task[None] | None = None
         self._unserved: set[str] = set()
         self._waiting: set[tuple[str, int, int]] = set()
@@ -103,7 +106,7 @@ class Sweeper:
         if live.uncommitted or live.held is not None:
             return
         for task in tasks_of(live.state, now):
-            if task.command or self._is_offered(live):
+            if (task.command or self._is_offered(live)) and not self._is_handed(task):
                 due[(task.queue, task.kind)].append(task)
         run = live.state.run
         waits = live.updates is not None and run is not None and run.claim is None and not run.wants_decision
