@@ -445,12 +445,10 @@ class EngineFrontend:
     # ------------------------------------------------------------------------------------------------ workers that vanish
 
     def _gone(self, worker: str, lost: bool) -> None:
-        """A worker takes no tasks any more. What it was handed goes to others; if it was cut off, so do the runs it was deciding."""
-        if self.is_over:
+        """A worker takes no tasks any more. If it was cut off, what it was handed goes to others, and so do the runs it was deciding."""
+        if self.is_over or not lost:
             return
         self.handed.gone(worker)
-        if not lost:
-            return
         for live in self.live_workflows():
             run = live.state.run
             if run is not None and run.claim is not None and run.claim.worker == worker:

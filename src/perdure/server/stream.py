@@ -15,6 +15,7 @@ from perdure.core.errors import PerdureError, PermissionDenied, ResourceExhauste
 from perdure.core.limits import LIMITS, Limits
 from perdure.core.principal import Principal
 from perdure.ports import Frontend
+from perdure.sdk.payload_bound import limits_of
 from perdure.server.access import Gate
 from perdure.server.route import HttpRequest, Route
 from perdure.server.stream_connection import Connection
@@ -22,8 +23,6 @@ from perdure.server.stream_limits import STREAM_LIMITS, StreamLimits
 from perdure.server.stream_session import Session
 from perdure.wire.messages import PATH, VERSION, Hello, Welcome
 
-LIVES_FOR_S: Final = 10.0
-"""A claim of a worker here is lost after so long without a sign of life."""
 SESSION_CHARS_MIN: Final = 16
 """A session's name is a secret: whoever knows it may go on with it."""
 
@@ -40,12 +39,13 @@ class Stream:
         node: str,
         *,
         limits: StreamLimits = STREAM_LIMITS,
-        lives_for: float = LIVES_FOR_S,
+        lives_for: float | None = None,
     ) -> None:
-        """`node` names this life of the node. `lives_for`: seconds."""
+        """`node` names this life of the node. `lives_for`: seconds a worker's claim lives without a sign of life; None: as the engine's
+        limits say."""
         self.frontend = frontend
         self.limits = limits
-        self.lives_for = int(lives_for * 1_000_000)
+        self.lives_for = int((limits_of(frontend).claim_lives_s if lives_for is None else lives_for) * 1_000_000)
         self.now = frontend.now
         self._gate = gate
         self._node = node

@@ -77,9 +77,11 @@ class RemoteWorker:
         """Its connection is gone."""
         lines, self._lines = self._lines, {}
         for _, subscription in lines.values():
-            subscription.cancel()
+            subscription.lose()
         for at, (_, subscription) in lines.items():
-            self._give_back(subscription, [task for task in self._unclaimed.values() if (task.queue, task.kind) == at])
+            # All else the engine offers anew by itself, knowing that the worker is lost.
+            asked = [task for task in self._unclaimed.values() if task.query and (task.queue, task.kind) == at]
+            self._give_back(subscription, asked)
         self._unclaimed.clear()
 
     def _give_back(self, subscription: Subscription, tasks: "Iterable[Task]") -> None:
@@ -94,6 +96,8 @@ class _Nobody:
     def grant(self, credits: int) -> None: ...
 
     def cancel(self) -> None: ...
+
+    def lose(self) -> None: ...
 
     def give_back(self, task: Task) -> None: ...
 

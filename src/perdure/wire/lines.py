@@ -46,6 +46,10 @@ class Line:
     def cancel(self) -> None:
         self._lines.cancel(self.number)
 
+    def lose(self) -> None:
+        """At this end there is nobody to be lost: see `cancel`."""
+        self.cancel()
+
     def give_back(self, task: Task) -> None:
         """The node does that by itself for what was delivered and not claimed when a connection or subscription ends."""
 
