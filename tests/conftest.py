@@ -8,7 +8,7 @@ last ran; tests that are there no longer are dropped.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +134,46 @@ def was_whole(session: pytest.Session) -> bool:
 
 
 SEVERITY = ("", "passed", "skipped", "failed")
+
+
+# -------------------------------------------------------------------------------------------------------------------------- TLS
+
+
+@pytest.fixture
+def make_certificate(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
+    """Makes a self-signed certificate for 127.0.0.1 and localhost, and its key, as PEM files."""
+    pytest.importorskip("cryptography")
+    import datetime as dt
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    def make(name: str = "node", *, passphrase: bytes | None = None) -> tuple[Path, Path]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        now = dt.datetime.now(dt.UTC)
+        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")])
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(hours=1))
+            .not_valid_after(now + dt.timedelta(hours=1))
+            .add_extension(names, critical=False)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        encryption = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
+        pem = serialization.Encoding.PEM
+        certificate_file, key_file = tmp_path / f"{name}.pem", tmp_path / f"{name}.key"
+        certificate_file.write_bytes(certificate.public_bytes(pem))
+        key_file.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, encryption))
+        return certificate_file, key_file
+
+    return make

@@ -257,8 +257,18 @@ class _Exchange:
         await self._send({"type": f"{kind}.body", "body": body})
 
     def log(self, ms: float) -> None:
+        """Words for people, and the same bound to the record for programs."""
+        bound = {"peer": self.peer, "principal": self.principal.name, "status": self.status, "request_id": self.id}
         access_log.info(
-            "%s %s %s %s %d %.1fms %s", self.peer, self.principal.name, self.method, self.raw_path, self.status, ms, self.id
+            "%s %s %s %s %d %.1fms %s",
+            self.peer,
+            self.principal.name,
+            self.method,
+            self.raw_path,
+            self.status,
+            ms,
+            self.id,
+            extra=bound,
         )
 
 
