@@ -6,6 +6,7 @@ The list is the application's own route table: a route that is new is asked in t
 import asyncio
 import itertools
 import re
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +23,12 @@ from perdure.runtime.settings.tree import AccessSettings, KeySettings, ServerSet
 from perdure.server.front_door import FrontDoor
 from perdure.server.route import Route
 
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Shared by all requests: loading certificates for each would take most of the time."""
+OPEN = {"healthz", "readyz", "health", "openapi", "docs"}
+"""Routes before which the gate does not stand: probes and the API's description."""
+ANY_ROLE = {"wire"}
+"""Those that let in whoever has a key, and look at each thing asked by itself."""
 KEYS = {role: new_api_key() for role in ROLES}
 ADDRESSES = (f"127.{a}.{b}.{c}" for a, b, c in itertools.product(range(1, 200), range(1, 200), range(1, 200)))
 """One of its own for each wrong key, so that none of them is made to wait."""
@@ -46,13 +53,17 @@ async def status(door: FrontDoor, route: Route, headers: dict[str, str]) -> int:
                 return 101
         except websockets.InvalidStatus as refused:
             return refused.response.status_code
-    transport = httpx2.AsyncHTTPTransport(local_address=next(ADDRESSES))
+    transport = httpx2.AsyncHTTPTransport(local_address=next(ADDRESSES), verify=NO_TLS)
     body = {"json": {}} if route.body is not None else {}
     async with (
         httpx2.AsyncClient(transport=transport) as client,
         client.stream(route.method, url, headers=headers, **body) as response,
     ):
         return response.status_code
+
+
+def needs_key(route: Route) -> bool:
+    return route.name not in OPEN
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -62,17 +73,18 @@ def bearer(key: str) -> dict[str, str]:
 async def test_every_role_reaches_what_it_may_and_nothing_else(tmp_path: Path) -> None:
     """403 for a role that lacks the route's permission, 401 without a key or with a wrong one; probes ask for none."""
     async with opened(tmp_path) as door:
-        assert len(door.app.routes) > 5
+        assert len(door.app.routes) > 20
+        assert {route.name for route in door.app.routes if route.permission is None} == OPEN | ANY_ROLE
         wrong: list[object] = []
         for route in door.app.routes:
             for role in ROLES:
                 found = await status(door, route, bearer(KEYS[role]))
                 is_let_in = found not in {401, 403, 429, 500}
-                if is_let_in != (route.permission is None or route.permission in ROLES[role]):
+                if is_let_in != (route.permission is None or route.permission in ROLES[role]) or found == 500:
                     wrong.append((route.method, route.path, role, found))
             for name, headers in {"nobody": {}, "stranger": bearer(new_api_key())}.items():
                 found = await status(door, route, headers)
-                if (found == 401) != (route.permission is not None):
+                if (found == 401) != needs_key(route):
                     wrong.append((route.method, route.path, name, found))
         assert wrong == []
 
@@ -81,7 +93,7 @@ async def test_a_page_of_another_origin_reaches_nothing(tmp_path: Path) -> None:
     """Neither without keys, nor under a name that was made to lead here; probes tell nothing worth keeping."""
     async with opened(tmp_path, with_keys=False) as door:
         for route in door.app.routes:
-            expected = route.permission is not None
+            expected = needs_key(route)
             for headers in ({"origin": "http://evil.example"}, {"host": "evil.example"}):
                 if route.method == "WEBSOCKET" and "host" in headers:
                     continue  # the client sends its own

@@ -10,7 +10,11 @@ from perdure.runtime.durations import spelled
 from perdure.runtime.settings.outline import LEAVES, Leaf
 
 SRC = Path(__file__).parents[2] / "src" / "perdure"
-LIMITS = {"limits": SRC / "core" / "limits.py", "http": SRC / "runtime" / "http_limits.py"}
+LIMITS = {
+    "limits": SRC / "core" / "limits.py",
+    "http": SRC / "runtime" / "http_limits.py",
+    "stream": SRC / "runtime" / "stream_limits.py",
+}
 """Sections whose fields are described where they are defined."""
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 

@@ -1,9 +1,9 @@
 """Every bound of the HTTP side, with its name, unit and default. What happens when it is reached is said at each field."""
 
-from msgspec import Struct
+from perdure.runtime.positive import PositiveBounds
 
 
-class HttpLimits(Struct, frozen=True, kw_only=True):
+class HttpLimits(PositiveBounds, frozen=True, kw_only=True):
     """Bounds on connections and requests. Whoever passes one is answered with a typed error where that can be done, else cut."""
 
     connections_max: int = 2_000
@@ -34,17 +34,6 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
     """Seconds a connection may stay open between requests."""
     unread_s: float = 30.0
     """Seconds in which a caller reads nothing at all of its answer: the connection is cut."""
-
-    def __post_init__(self) -> None:
-        """Refuse what nothing could pass. Raises `ValueError` naming the limit."""
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < _WHOLE_MAX:
-                raise ValueError(f"{name} must be a number above 0 and below {_WHOLE_MAX}, not {value!r}")
-
-
-_WHOLE_MAX = 2**53
-"""Beyond it numbers are no longer exact in every JSON reader."""
 
 
 HTTP_LIMITS = HttpLimits()

@@ -16,10 +16,10 @@ from perdure.core.errors import InvalidArgument, PerdureError, ResourceExhausted
 from perdure.core.principal import Principal
 from perdure.ports import Chance, Frontend
 from perdure.runtime.chance import RealChance
+from perdure.runtime.http_limits import HTTP_LIMITS, HttpLimits
 from perdure.server.access import Gate
 from perdure.server.arguments import prepare, read_body, read_query
 from perdure.server.envelope import Refusal, details_of, envelope, headers_of, status_of
-from perdure.server.http_limits import HTTP_LIMITS, HttpLimits
 from perdure.server.long_poll import CallerGone, LongPolls
 from perdure.server.path_tree import PathTree
 from perdure.server.route import HttpAnswer, HttpRequest, NoQuery, Route

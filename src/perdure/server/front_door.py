@@ -23,6 +23,7 @@ from perdure.server.port_holder import explained
 from perdure.server.route import Route
 from perdure.server.stream import Stream
 from perdure.server.tls import server_context
+from perdure.wire.frames import WEBSOCKET_BYTES_MAX
 
 
 class FrontDoor:
@@ -50,10 +51,11 @@ class FrontDoor:
         self.local_key = new_api_key() if settings.access.keys else ""
         """An admin's key for this life of the node, for commands of whoever may read its directory; empty when no key is asked for."""
         self._gate = _gate(settings.access.keys, self.local_key, server, clock)
-        self._stream = Stream(frontend, self._gate, chance.token()[:12])
+        life = getattr(frontend, "incarnation", "") or chance.token()
+        self._stream = Stream(frontend, self._gate, life, limits=settings.stream)
         table = (self._stream.route(), *routes)
-        app = build_app(frontend, self._gate, limits=settings.http, chance=chance, ready=ready, routes=table)
-        self._http = HttpServer(app, server.host, server.port, ssl=context)
+        self.app = build_app(frontend, self._gate, limits=settings.http, chance=chance, ready=ready, routes=table)
+        self._http = HttpServer(self.app, server.host, server.port, ssl=context, frame_bytes_max=WEBSOCKET_BYTES_MAX)
         self._grace_s = server.grace_s
         self._data = data
         self._certificate = str(Path(server.tls_certificate).absolute()) if has_tls else ""
@@ -89,9 +91,11 @@ class FrontDoor:
     async def stop(self) -> None:
         """Be ready no longer, let the streams end, answer what is under way, close. Idempotent."""
         try:
-            self._http.app.begin_to_stop()
-            await self._stream.stop()
-            await self._http.stop(self._grace_s)
+            self.app.begin_to_stop()
+            try:
+                await self._stream.stop()
+            finally:
+                await self._http.stop(self._grace_s)
         finally:
             if self._data is not None and self._is_announced:
                 self._is_announced = False

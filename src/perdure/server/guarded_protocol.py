@@ -12,8 +12,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from perdure.runtime.http_limits import HttpLimits
 from perdure.server.envelope import OWN, STATUS, envelope
-from perdure.server.http_limits import HttpLimits
 
 PHRASES: Final = {
     400: "Bad Request",

@@ -15,11 +15,11 @@ from perdure.core.errors import PerdureError, PermissionDenied, ResourceExhauste
 from perdure.core.limits import LIMITS, Limits
 from perdure.core.principal import Principal
 from perdure.ports import Frontend
+from perdure.runtime.stream_limits import STREAM_LIMITS, StreamLimits
 from perdure.sdk.payload_bound import limits_of
 from perdure.server.access import Gate
 from perdure.server.route import HttpRequest, Route
 from perdure.server.stream_connection import Connection
-from perdure.server.stream_limits import STREAM_LIMITS, StreamLimits
 from perdure.server.stream_session import Session
 from perdure.wire.messages import PATH, VERSION, Hello, Welcome
 

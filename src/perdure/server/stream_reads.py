@@ -12,7 +12,7 @@ from perdure.core.payload import NULL
 from perdure.core.principal import Principal
 from perdure.core.queries import QueryTaken
 from perdure.ports import Frontend, Record
-from perdure.server.stream_limits import StreamLimits
+from perdure.runtime.stream_limits import StreamLimits
 from perdure.wire import messages as ms
 from perdure.wire.faults import fault_of
 from perdure.wire.frames import text_of

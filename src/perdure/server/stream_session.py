@@ -17,7 +17,7 @@ from perdure.core.errors import InvalidArgument, LimitExceeded, PerdureError, Pe
 from perdure.core.payload import NULL
 from perdure.core.principal import Principal
 from perdure.ports import Frontend, Subscription
-from perdure.server.stream_limits import StreamLimits
+from perdure.runtime.stream_limits import StreamLimits
 from perdure.server.stream_worker import RemoteWorker
 from perdure.wire.arrivals import Arrivals
 from perdure.wire.faults import fault_of

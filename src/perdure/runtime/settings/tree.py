@@ -14,6 +14,7 @@ from perdure.core.limits import Limits
 from perdure.core.principal import Role
 from perdure.runtime.api_key import PREFIX, is_hash
 from perdure.runtime.http_limits import HttpLimits
+from perdure.runtime.stream_limits import StreamLimits
 
 SECRET: Final = {"secret": True}
 """In a field's `Meta(extra=…)`: the value is never shown, in an error neither."""
@@ -94,5 +95,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     server: ServerSettings = ServerSettings()
     access: AccessSettings = field(default_factory=AccessSettings)
     http: HttpLimits = HttpLimits()
+    stream: StreamLimits = StreamLimits()
     limits: Limits = Limits()
     log: LogSettings = LogSettings()

@@ -11,11 +11,11 @@ from perdure.core.queries import Query, QueryReply
 from perdure.core.replies import UpdateResult, UpdateStatus
 from perdure.core.requests import SignalBody, SignalWorkflow, UpdateWorkflow
 from perdure.ports import Chance, Frontend
+from perdure.runtime.http_limits import HttpLimits
 from perdure.sdk.duration import length
 from perdure.sdk.payload_bound import limits_of
 from perdure.server.arguments import named_payloads, payload, payloads
 from perdure.server.envelope import Refusal
-from perdure.server.http_limits import HttpLimits
 from perdure.server.long_poll import LongPolls
 from perdure.server.parameters import OptionalId, RunQuery, Wait
 from perdure.server.route import HttpAnswer, HttpRequest, Route, answer

@@ -8,7 +8,7 @@ from msgspec import Meta
 from perdure.core.description import Description
 from perdure.core.errors import InvalidArgument
 from perdure.ports import Frontend, Record, closing_of
-from perdure.server.http_limits import HttpLimits
+from perdure.runtime.http_limits import HttpLimits
 from perdure.server.long_poll import LongPolls
 from perdure.server.parameters import RunQuery, Wait
 from perdure.server.route import HttpAnswer, HttpRequest, Route, answer, encode

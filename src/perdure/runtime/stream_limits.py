@@ -1,9 +1,9 @@
 """Every bound of the stream of asks and tasks between a node and other processes, with its name and unit."""
 
-from msgspec import Struct
+from perdure.runtime.positive import PositiveBounds
 
 
-class StreamLimits(Struct, frozen=True, kw_only=True):
+class StreamLimits(PositiveBounds, frozen=True, kw_only=True):
     """At a bound whoever asked is told which it was; a connection that breaks one is closed with the reason."""
 
     connections_max: int = 1_000
