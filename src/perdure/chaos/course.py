@@ -5,26 +5,32 @@ The lines are flushed at once, so that a trial that dies leaves its course behin
 
 import asyncio
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from time import time_ns
-from typing import Any
+from typing import Any, TypeAlias
 
 from perdure.demo.book import Book
 
+Hear: TypeAlias = Callable[[dict[str, Any]], object]
+
 
 class Course:
-    """`tell` writes a line. `alive` holds the pids of the nodes and workers there are, `until_gone` waits for some to be none of them."""
+    """`tell` writes a line, and `hear` is told it. `alive` holds the pids of the nodes and workers there are."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, hear: Hear | None = None) -> None:
         self._book = Book(path)
+        self._hear = hear
         self._began = time_ns()
         self.alive: set[int] = set()
         self._changed = asyncio.Condition()
 
     def tell(self, what: str, **facts: Any) -> None:
         now = time_ns()
-        self._book.append({"time": now // 1_000, "s": round((now - self._began) / 1e9, 3), "what": what, **facts})
+        line = {"time": now // 1_000, "s": round((now - self._began) / 1e9, 3), "what": what, **facts}
+        self._book.append(line)
+        if self._hear is not None:
+            self._hear(line)
 
     async def started(self, role: str, pid: int, **facts: Any) -> None:
         """A process is there."""

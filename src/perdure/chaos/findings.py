@@ -110,8 +110,8 @@ class Findings:
 
     @classmethod
     def at(cls, directory: Path) -> "Findings":
-        """Of a run that is over, from its books and logs."""
-        note = directory / "run.json"
+        """Of a trial that is over, from its books and logs."""
+        note = directory / "trial.json"
         due: dict[str, int] = json.loads(note.read_text())["due"] if note.exists() else {}
-        places = sorted(path.parent for path in directory.glob("seed-*/course.jsonl"))
+        places = sorted(path.parent for path in directory.glob("*/course.jsonl"))
         return cls([SeedFindings.at(Place(path)) for path in places], due)

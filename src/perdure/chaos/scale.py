@@ -6,9 +6,10 @@ from typing import Any, Final
 
 @dataclass(frozen=True)
 class Scale:
-    """`runs` are those of one seed. `crowd`: the first seed has so many instead, most of them in flight when its deploy begins."""
+    """`runs` are those of one seed. `crowd`: each tenth seed from 1 on has so many instead, most in flight when its deploy begins."""
 
     seeds: int
+    """Unless others are asked for."""
     runs: int
     crowd: int = 0
     workers: int = 3
@@ -19,19 +20,18 @@ class Scale:
     worker_kills_min: int = 17
     """Of each seed."""
     crowd_in_flight_min: int = 0
-    """Of the first seed, when its deploy begins."""
-    unheard_min: int = 0
-    """Over all seeds: repeats of deliveries whose answer died with whoever asked."""
+    """Of a crowded seed, when its deploy begins."""
 
-    def runs_of(self, number: int) -> int:
-        """Runs of the `number`-th seed, counted from 0."""
-        return max(self.runs, self.crowd) if number == 0 else self.runs
+    def is_crowded(self, seed: int) -> bool:
+        """One in ten: a seed shown again by itself is the same seed."""
+        return bool(self.crowd) and seed % 10 == 1
 
-    def is_crowded(self, number: int) -> bool:
-        return bool(self.crowd) and number == 0
+    def runs_of(self, seed: int) -> int:
+        """Runs of a seed."""
+        return max(self.runs, self.crowd) if self.is_crowded(seed) else self.runs
 
-    def due(self, number: int) -> dict[str, Any]:
-        """What the auditor is to hold the `number`-th seed to."""
+    def due(self, seed: int) -> dict[str, Any]:
+        """What the auditor is to hold a seed to."""
         least = {
             "worker_kills": self.worker_kills_min,
             "server_kills": 2,
@@ -44,10 +44,19 @@ class Scale:
             "old_path": 1,
             "new_path": 1,
         }
-        if self.is_crowded(number):
+        if self.is_crowded(seed):
             least["in_flight_at_deploy"] = self.crowd_in_flight_min
         return {"builds": ["v1", "v2"], "least": least}
 
+    def due_of_all(self, seeds: int) -> dict[str, int]:
+        """What so many seeds together are held to. A few prove less, and need not."""
+        if seeds < self.seeds:
+            return {}
+        total = {"deploys": seeds, "server_kills": 2 * seeds, "worker_kills": self.worker_kills_min * seeds}
+        if self.crowd:
+            total |= {"in_flight_at_deploy_max": self.crowd_in_flight_min, "unheard": 1}
+        return total
 
-FULL: Final = Scale(seeds=10, runs=30, crowd=72, crowd_in_flight_min=55, unheard_min=1)
+
+FULL: Final = Scale(seeds=10, runs=30, crowd=72, crowd_in_flight_min=55)
 SHORT: Final = Scale(seeds=1, runs=10, pace_s=0.1, seed_s=90.0, worker_kills_min=5)

@@ -46,6 +46,7 @@ _COMMANDS: Final = (
     ("journal", "perdure.cli.journal:app", "Work with a data directory."),
     ("config", "perdure.cli.config:config", "Print every setting with its source."),
     ("key", "perdure.cli.key:app", "Make API keys."),
+    ("chaos", "perdure.cli.chaos:app", "Kill real processes under a workload, and audit what is left."),
     ("bench", "perdure.cli.bench:app", "Measure."),
     ("rules", "perdure.cli.rules:rules", "List what perdure promises and how its proofs stand."),
     ("sim", "perdure.cli.sim:sim", "Run a whole node under virtual time and one seed."),

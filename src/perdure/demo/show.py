@@ -44,10 +44,10 @@ class Teller(Protocol):
 class Bar:
     """For a terminal."""
 
-    def __init__(self, total: int) -> None:
-        columns = (TextColumn("orders"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[flight]} in flight"))
+    def __init__(self, total: int, what: str) -> None:
+        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[flight]} in flight"))
         self._bar = Progress(*columns, console=Console(stderr=True))
-        self._task = self._bar.add_task("orders", total=total, flight=0)
+        self._task = self._bar.add_task(what, total=total, flight=0)
 
     def progress(self, accepted: int, ended: int) -> None:
         self._bar.update(self._task, completed=ended, flight=accepted - ended)
@@ -66,15 +66,16 @@ class Bar:
 class Lines:
     """For logs and pipes: a line per tenth of the way."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, what: str) -> None:
         self._total = total
+        self._what = what
         self._tenths = 0
 
     def progress(self, accepted: int, ended: int) -> None:
         tenths = 10 * ended // self._total
         if tenths > self._tenths:
             self._tenths = tenths
-            self.note(f"{ended} of {self._total} orders done, {accepted - ended} in flight")
+            self.note(f"{ended} of {self._total} {self._what} done, {accepted - ended} in flight")
 
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -86,8 +87,8 @@ class Lines:
         pass
 
 
-def teller(total: int) -> Teller:
-    return Bar(total) if sys.stderr.isatty() else Lines(total)
+def teller(total: int, what: str = "orders") -> Teller:
+    return Bar(total, what) if sys.stderr.isatty() else Lines(total, what)
 
 
 def show_verdict(outcome: Outcome, violations_max: int = 20) -> None:
