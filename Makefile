@@ -24,7 +24,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup fmt lint types test test-unit docs sim demo bench build clean distclean
+.PHONY: help setup fmt lint types test test-unit docs sim demo evidence bench build clean distclean
 
 help: ## List what can be done
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ sim: $(DEV_STAMP) ## A whole node under virtual time and one seed: make sim SEED
 
 demo: $(RUN_STAMP) ## Run orders, kill the process on the way, watch it recover, audit the result
 	$(PY) -m perdure demo --orders $(ORDERS) --crash $(ARGS)
+
+evidence: $(RUN_STAMP) ## Kill workers, nodes and builds under agent pipelines for ten seeds, and audit: about ten minutes
+	$(PY) -m perdure chaos run $(ARGS)
 
 bench: $(RUN_STAMP) ## Measure the embedded engine on this machine
 	$(PY) -m perdure bench embedded $(ARGS)

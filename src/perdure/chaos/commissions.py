@@ -41,10 +41,11 @@ def _commission(seed: int, number: int, *, crowded: bool) -> Commission:
     def chance(what: str) -> float:
         return share(seed, what, number)
 
-    late = number > 2 and chance("late") < (0.1 if crowded else 0.3)
+    # The first few are of every kind an audit asks for.
+    late = number == 3 or (number > 4 and chance("late") < (0.1 if crowded else 0.3))
     withheld = not late and (number == 1 or chance("withheld") < 2 / 7)  # of all, about one in five
     said = chance("answer")
-    silent = said < 0.1 and not withheld and (late or not crowded)
+    silent = number > 4 and said < 0.1 and not withheld and (late or not crowded)
     brief = Brief(
         id=f"brief-{seed}-{number:03}",
         topic=f"topic {int(chance('topic') * 1_000_000)}",

@@ -32,7 +32,10 @@ class SeedFindings:
                 f"of {counts.runs} runs {self.replays.reproduced_by_new} were reproduced by v2, {replayed} were shown to v1"
             )
         if (self.replays.reproduced_by_old, self.replays.refused_by_old) != (counts.old_path, counts.new_path):
-            found.append(f"v1 refused {self.replays.refused_by_old} histories, {counts.new_path} have a version marker")
+            found.append(
+                f"v1 refused {self.replays.refused_by_old} histories on the new path and reproduced {self.replays.reproduced_by_old} "
+                f"on the old, where {counts.new_path} and {counts.old_path} are"
+            )
         return found
 
     @classmethod

@@ -77,7 +77,9 @@ class Fleet:
 
     async def _kill(self, place: WorkerPlace) -> None:
         child = place.child
-        assert child is not None
+        if child is None:
+            return
+        place.child = None
         what = "killed" if child.exit_code is None else "died"
         kept = children_of(child.pid) if what == "killed" else []
         await child.kill()

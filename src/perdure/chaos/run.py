@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from perdure.chaos.findings import Findings
 from perdure.chaos.scale import FULL, SHORT, Scale
@@ -19,6 +19,7 @@ from perdure.demo.child import ChildDiedError
 from perdure.demo.show import teller
 
 T = TypeVar("T")
+Output: TypeAlias = Literal["text", "json", "markdown"]
 
 VIOLATED: Final = 1
 USAGE: Final = 2
@@ -57,7 +58,7 @@ class Plan:
         return range(first, first + count)
 
 
-def run(trial: str, plan: Plan, *, out: Path | None = None, output: Literal["text", "json"] = "text") -> int:
+def run(trial: str, plan: Plan, *, out: Path | None = None, output: Output = "text") -> int:
     """Run a trial; 0 when nothing is wrong, 1 when anything is, 2 for what cannot be run, 130 when interrupted."""
     if trial not in TRIALS:
         return _complain(f"there is no trial {trial!r}; there are {', '.join(TRIALS)}", NOT_FOUND)
@@ -82,7 +83,7 @@ def run(trial: str, plan: Plan, *, out: Path | None = None, output: Literal["tex
             print(f"books and logs are in {kept}", file=sys.stderr)
 
 
-def report(directory: Path, *, output: Literal["text", "json"] = "text") -> int:
+def report(directory: Path, *, output: Output = "text") -> int:
     """Judge what a trial left, anew; as `run` says it."""
     if not any(directory.glob("*/course.jsonl")):
         return _complain(f"{directory} holds no trial", NOT_FOUND)
@@ -91,7 +92,7 @@ def report(directory: Path, *, output: Literal["text", "json"] = "text") -> int:
     return 0 if findings.ok else VIOLATED
 
 
-def _performed(trial: str, plan: Plan, out: Path, output: Literal["text", "json"]) -> bool:
+def _performed(trial: str, plan: Plan, out: Path, output: Output) -> bool:
     if trial == "delayed-signal":
         return _delayed_signal(out, output)
     from perdure.chaos.evidence import evidence
@@ -103,7 +104,7 @@ def _performed(trial: str, plan: Plan, out: Path, output: Literal["text", "json"
     return findings.ok
 
 
-def _delayed_signal(out: Path, output: Literal["text", "json"]) -> bool:
+def _delayed_signal(out: Path, output: Output) -> bool:
     from perdure.chaos.delayed_signal import DelayedSignal
 
     with teller(1, "runs") as telling:
@@ -118,13 +119,16 @@ def _delayed_signal(out: Path, output: Literal["text", "json"]) -> bool:
     return findings.ok
 
 
-def _tell(findings: Findings, output: Literal["text", "json"], more: dict[str, Any]) -> None:
+def _tell(findings: Findings, output: Output, more: dict[str, Any]) -> None:
     if output == "json":
         print(json.dumps(findings.as_data() | more, indent=2))
         return
-    from perdure.chaos.show import show
+    from perdure.chaos.show import markdown, show
 
-    show(findings)
+    if output == "markdown":
+        print(markdown(findings))
+    else:
+        show(findings)
 
 
 def _until_told_to_stop(work: Coroutine[Any, Any, T]) -> T:

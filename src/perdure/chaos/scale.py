@@ -15,6 +15,8 @@ class Scale:
     workers: int = 3
     pace_s: float = 0.15
     """Between two briefs that are handed in."""
+    kill_s: tuple[float, float] = (0.3, 0.7)
+    """Least and most between two kills of a worker."""
     seed_s: float = 180.0
     """So long may one seed take."""
     worker_kills_min: int = 17
@@ -59,4 +61,4 @@ class Scale:
 
 
 FULL: Final = Scale(seeds=10, runs=30, crowd=72, crowd_in_flight_min=55)
-SHORT: Final = Scale(seeds=1, runs=10, pace_s=0.1, seed_s=90.0, worker_kills_min=5)
+SHORT: Final = Scale(seeds=1, runs=10, pace_s=0.1, kill_s=(0.7, 1.5), seed_s=90.0, worker_kills_min=5)

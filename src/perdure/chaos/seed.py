@@ -20,8 +20,6 @@ from perdure.chaos.place import Place
 from perdure.chaos.scale import Scale
 from perdure.demo.book import Book
 
-KILL_MIN_S: Final = 0.3
-KILL_MAX_S: Final = 0.7
 CONNECT_S: Final = 30.0
 
 
@@ -84,7 +82,7 @@ class Seed:
     async def _storm(self, fleet: Fleet) -> None:
         """SIGKILL a worker, over and over."""
         while True:
-            await asyncio.sleep(self._chance.uniform(KILL_MIN_S, KILL_MAX_S))
+            await asyncio.sleep(self._chance.uniform(*self._scale.kill_s))
             await fleet.kill(self._chance.choice(fleet.places))
 
     async def _lead(self, server: Server, fleet: Fleet, desk: Desk) -> None:

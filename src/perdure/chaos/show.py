@@ -1,5 +1,6 @@
 """The findings of a trial for people: one table of sums, one line a seed, what is wrong, and the verdict."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from rich.console import Console
@@ -48,6 +49,22 @@ def headline(findings: Findings) -> str:
     if faults:
         return f"{len(faults)} fault{'' if len(faults) == 1 else 's'} in {seconds:.0f} s."
     return f"{counts.runs} of {counts.runs} runs ended once, on the path their marker says: nothing lost, nothing doubled, {seconds:.0f} s."
+
+
+def markdown(findings: Findings) -> str:
+    """The same for a page of documentation."""
+    heads = ("seed", *(label for _, label in COLUMNS), "s")
+    lines = [_row(heads), _row(["---:"] * len(heads))]
+    for seed in findings.seeds:
+        numbers = (str(getattr(seed.verdict.counts, name)) for name, _ in COLUMNS)
+        lines.append(_row((str(seed.seed), *numbers, f"{seed.seconds:.0f}")))
+    lines += ["", _row(("over all seeds", "")), _row(("---", "---:"))]
+    lines += [_row((label, f"{number:,}")) for label, number in findings.rows()]
+    return "\n".join([*lines, "", *(f"- ✗ {fault}" for fault in findings.faults), headline(findings)])
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _by_seed(findings: Findings) -> Table:

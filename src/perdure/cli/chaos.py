@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 from perdure.cli.exits import OK
 
-Output: TypeAlias = Annotated[Literal["text", "json"], Parameter(name=["--output", "-o"])]
+Output: TypeAlias = Annotated[Literal["text", "json", "markdown"], Parameter(name=["--output", "-o"])]
 
 app = App(name="chaos", help="Kill real processes under a workload, and audit what is left.")
 
@@ -35,7 +35,7 @@ def run(
         short: One seed of 10 runs with a few kills.
         timeout: Seconds that one seed may take.
         out: An empty or new directory where books and logs stay. When left out they stay only if something is wrong.
-        output: text for people, or json.
+        output: text for people, json for programs, or markdown for a page.
     """
     from perdure.chaos.run import Plan
     from perdure.chaos.run import run as perform
@@ -44,7 +44,7 @@ def run(
 
 
 @app.command(name="list")
-def list_(*, output: Output = "text") -> int:
+def list_(*, output: Annotated[Literal["text", "json"], Parameter(name=["--output", "-o"])] = "text") -> int:
     """List the trials there are."""
     from perdure.chaos.run import TRIALS
     from perdure.cli.show import emit, table
@@ -62,7 +62,7 @@ def report(directory: Path, /, *, output: Output = "text") -> int:
 
     Args:
         directory: What was given to `run` as --out.
-        output: text for people, or json.
+        output: text for people, json for programs, or markdown for a page.
     """
     from perdure.chaos.run import report as judge
 

@@ -16,6 +16,7 @@ import pytest
 
 from perdure.core.ids import idempotency_key
 from perdure.testing.audit import audit
+from perdure.testing.audit.books import read_journal
 
 Line = dict[str, Any]
 
@@ -471,6 +472,38 @@ def test_command_line(books: Writer, tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("F13")
+@pytest.mark.rule("F10")
+def test_a_build_speaks_for_what_follows(tmp_path: Path) -> None:
+    """Commands belong to the build that spoke last, also when it first spoke beside a decision without commands."""
+
+    def wrote(events: list[Line], *builds: str) -> Line:
+        notes = [{"type": "decided_by", "build_id": build} for build in builds]
+        return {"t": {"workflow_id": "w", "runs": [{"run_id": "r", "events": events, "notes": notes}]}}
+
+    def command(number: int) -> Line:
+        return {
+            "type": "activity_scheduled",
+            "id": number,
+            "time": number,
+            "at": 1,
+            "based_on": 1,
+            "name": "a",
+            "ordinal": number,
+        }
+
+    answered = {"type": "activity_completed", "id": 3, "time": 3, "command": 2}
+    lines = [
+        wrote([{"type": "started", "id": 1, "time": 1}]),
+        wrote([command(2)], "v1"),
+        wrote([answered], "v2"),
+        wrote([command(4)]),
+        wrote([command(5)], "v3"),
+    ]
+    write_journal(tmp_path / "00000001.jsonl", lines)
+    (run,) = read_journal(tmp_path)["w"]
+    assert run.builds == {2: "v1", 4: "v2", 5: "v3"}
+
+
 def test_the_auditor_imports_nothing_of_the_engine() -> None:
     """What it believes, it works out by itself: of perdure it imports only its own files."""
     folder = Path(__file__).parents[3] / "src" / "perdure" / "testing" / "audit"

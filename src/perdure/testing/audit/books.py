@@ -37,6 +37,8 @@ class Run:
     notes: list[Line] = field(default_factory=list[Line])
     builds: dict[int, str] = field(default_factory=dict[int, str])
     """Which build a command came from, by the event's number."""
+    build: str = ""
+    """The build that spoke last."""
 
     @property
     def is_open(self) -> bool:
@@ -144,10 +146,11 @@ def _take(runs: dict[str, Run], line: Line) -> None:
 
 
 def _extend(run: Run, events: Sequence[Line], notes: Sequence[Line]) -> None:
-    """A build says who it is in the notes of its first decision; what follows is its own until another one speaks."""
-    named = [note["build_id"] for note in notes if note["type"] == "decided_by"]
-    build = named[-1] if named else next(reversed(run.builds.values()), "")
-    run.builds |= {event["id"]: build for event in events if "based_on" in event}
+    """A build says who it is beside its first decision, also one without commands; what follows is its own until another one speaks."""
+    for note in notes:
+        if note["type"] == "decided_by":
+            run.build = note["build_id"]
+    run.builds |= {event["id"]: run.build for event in events if "based_on" in event}
     run.events.extend(events)
     run.notes.extend(notes)
 
