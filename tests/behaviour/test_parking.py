@@ -132,7 +132,7 @@ async def test_requests_of_every_kind_reach_a_parked_run(tmp_path: Path) -> None
         assert await counter.update(Counter.add(3)) == 5
         await parked(app, "c")
         described = await counter.describe()
-        assert (described.status, described.pending) == ("running", ())
+        assert (described.status, [(item.kind, item.name) for item in described.pending]) == ("running", [("signal", "end")])
         await parked(app, "c")
         await counter.pause("for a while")
         await parked(app, "c")

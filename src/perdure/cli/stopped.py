@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from perdure.core.description import Description, describe, result_of
 from perdure.core.errors import HistoryDamaged, NotFound, Unavailable
 from perdure.core.machine import apply_transition
@@ -187,7 +189,10 @@ class StoppedFrontend:
         run: RunState | None = state.run
         if run is None:
             raise NotFound(not_found(state, run_id).message)
-        return describe(state, run, self._clock.now())
+        found = describe(state, run, self._clock.now())
+        if found.closed_at:
+            return found
+        return replace(found, standstill=(f"no node is running on {self._directory}", *found.standstill))
 
     async def _state(self, namespace: str, workflow_id: str) -> WorkflowState:
         state = WorkflowState(namespace=namespace, workflow_id=workflow_id)

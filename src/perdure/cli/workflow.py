@@ -13,6 +13,7 @@ app.command("perdure.cli.looking:list_runs", name="list", help="List runs, newes
 app.command("perdure.cli.looking:count", name="count", help="Count runs.")
 app.command("perdure.cli.looking:describe", name="describe", help="Show how a run stands, and what it waits for.")
 app.command("perdure.cli.looking:history", name="history", help="Print every event of a run.")
+app.command("perdure.cli.stack:stack", name="stack", help="Show what a run waits for, who holds it, and why nobody moves it.")
 app.command("perdure.cli.query:query", name="query", help="Ask a run what its code says of itself.")
 app.command(
     "perdure.cli.outcome:result",

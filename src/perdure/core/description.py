@@ -6,13 +6,16 @@ from perdure.core import events as ev
 from perdure.core.failure import Failure
 from perdure.core.payload import ABSENT, Payload
 from perdure.core.replies import RunResult, Status
+from perdure.core.standstill import Served, reasons
 from perdure.core.state import ActivityState, ChildState, ExternalState, RunState, WorkflowState
 
 
 class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing a run waits for. Instants are microseconds; 0 = none.
 
-    `kind`: activity, start, timer, update (`name`: the id of an accepted one, the name of one that waits), child, external_signal, external_cancel, decision, build, resume; of a closed run: delivery.
+    `kind`: activity, start, timer, update (`name`: the id of an accepted one, the name of one that waits), child, external_signal,
+    external_cancel, decision, build, resume; signal (`name`: of the one the code receives), condition (`name`: where its `wait_until`
+    is written); of a closed run: delivery.
     """
 
     kind: str
@@ -26,6 +29,15 @@ class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
     summary: str = ""
     workflow_id: str = ""
     """Of a child or of whom a message is for."""
+    since: int = 0
+    """When it began: an activity was scheduled, a timer started, a claim taken, a run set aside."""
+    attempts_max: int = 0
+    """0 = unlimited."""
+    deadline: int = 0
+    """When an activity runs out of time, or its attempt does, whichever is first; 0 = never."""
+    queue: str = ""
+    build_id: str = ""
+    """Of the worker that holds it, or that failed on the run."""
 
 
 class Description(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,11 +62,17 @@ class Description(Struct, frozen=True, kw_only=True, omit_defaults=True):
     history_length: int = 0
     next_run_id: str = ""
     attribute_datetimes: tuple[str, ...] = ()
+    last_event_at: int = 0
+    covered: int = 0
+    """What it waits for is as its code said when it had seen the history up to here."""
+    standstill: tuple[str, ...] = ()
+    """Why nobody moves it, in words; empty while somebody does, or something it waits for will."""
 
 
-def describe(state: WorkflowState, run: RunState, now: int) -> Description:
-    """The current run of a workflow id."""
+def describe(state: WorkflowState, run: RunState, now: int, served: Served = lambda _queue, _kind: True) -> Description:
+    """The current run of a workflow id. `served` says whether anybody takes tasks of a queue."""
     started = run.started
+    pending = (*_pending(run, now), *_undelivered(state))
     ended = result_of(run.run_id, run.closing) if run.closing is not None else RunResult(run_id=run.run_id, status=run.status)
     return Description(
         workflow_id=state.workflow_id,
@@ -68,7 +86,10 @@ def describe(state: WorkflowState, run: RunState, now: int) -> Description:
         failure=ended.failure,
         reason=ended.reason,
         next_run_id=ended.next_run_id,
-        pending=(*_pending(run, now), *_undelivered(state)),
+        pending=pending,
+        last_event_at=run.last_time,
+        covered=run.seen_to,
+        standstill=() if run.closing is not None else reasons(run, now, pending, served),
         attributes=run.attributes,
         attribute_datetimes=run.datetimes,
         memo=started.memo,
@@ -82,7 +103,8 @@ def describe(state: WorkflowState, run: RunState, now: int) -> Description:
 def _pending(run: RunState, now: int) -> list[Pending]:
     pending = [_activity(run, activity, now) for activity in run.activities.values()]
     pending += [
-        Pending(kind="timer", command=command, until=timer.due, summary=timer.summary) for command, timer in run.timers.items()
+        Pending(kind="timer", command=command, until=timer.due, summary=timer.summary, since=timer.time)
+        for command, timer in run.timers.items()
     ]
     if run.updates:
         pending += [
@@ -93,7 +115,8 @@ def _pending(run: RunState, now: int) -> list[Pending]:
     if run.quarantine is not None:
         note = run.quarantine
         words = "; ".join(f"{label} {text}" for label, text in (("expected", note.expected), ("found", note.found)) if text)
-        pending.append(Pending(kind="resume", name=note.build_id, state=f"{note.reason}: {words}" if words else note.reason))
+        why = f"{note.reason}: {words}" if words else note.reason
+        pending.append(Pending(kind="resume", name=note.build_id, state=why, since=note.time, build_id=note.build_id))
     if run.delayed_until > now:
         pending.append(Pending(kind="start", state=_why_later(run), until=run.delayed_until))
     if run.paused:
@@ -104,7 +127,15 @@ def _pending(run: RunState, now: int) -> list[Pending]:
     ]
     if run.wants_decision:
         pending.append(_decision(run))
+    elif run.closing is None and run.last_input <= run.seen_to:  # else it may wait for something else by now
+        pending += _awaited(run)
     return pending
+
+
+def _awaited(run: RunState) -> list[Pending]:
+    """What only the code knows of, as it said with its last decision."""
+    told = [entry.partition(" ") for entry in run.awaits_now]
+    return [Pending(kind=kind, name=name) for kind, _, name in told]
 
 
 def _child(child: ChildState) -> Pending:
@@ -117,6 +148,7 @@ def _child(child: ChildState) -> Pending:
         state=f"{stands}, asked to stop" if child.cancel is not None else stands,
         summary=event.summary,
         workflow_id=event.workflow_id,
+        since=event.time,
     )
 
 
@@ -129,6 +161,7 @@ def _external(external: ExternalState) -> Pending:
         name=event.name if isinstance(event, ev.ExternalSignalRequested) else "",
         state="on its way",
         workflow_id=event.workflow_id,
+        since=event.time,
     )
 
 
@@ -147,23 +180,26 @@ def _why_later(run: RunState) -> str:
 
 def _decision(run: RunState) -> Pending:
     if run.claim is not None:
-        return Pending(kind="decision", state="claimed", worker=run.claim.worker)
+        claim = run.claim
+        return Pending(kind="decision", state="claimed", worker=claim.worker, since=claim.since, build_id=claim.build_id)
     build = " of another build" if run.failed_builds or run.refused_builds else ""
     started = run.started
     return Pending(
         kind="decision",
         state=f"waiting for a worker{build} that knows workflow type {started.workflow_type!r} on queue {started.queue!r}",
+        queue=started.queue,
+        since=run.last_time,
     )
 
 
 def _activity(run: RunState, activity: ActivityState, now: int) -> Pending:
     scheduled, claim = activity.event, activity.claim
+    queue = scheduled.queue or run.started.queue
     if claim is not None:
         state = "to be completed from outside" if claim.outside else "running"
     elif activity.retry_at > now:
         state = "waiting to retry"
     else:
-        queue = scheduled.queue or run.started.queue
         state = f"waiting for a worker that knows activity {scheduled.name!r} on queue {queue!r}"
     return Pending(
         kind="activity",
@@ -172,10 +208,24 @@ def _activity(run: RunState, activity: ActivityState, now: int) -> Pending:
         state=state,
         attempt=activity.attempt,
         worker=claim.worker if claim is not None else "",
-        until=activity.retry_at if claim is None else 0,
+        until=activity.retry_at if claim is None and activity.retry_at > now else 0,
         failure=activity.last_failure,
         summary=scheduled.summary,
+        since=claim.time if claim is not None else activity.since,
+        attempts_max=scheduled.retry.max_attempts,
+        deadline=_deadline(activity),
+        queue=queue,
     )
+
+
+def _deadline(activity: ActivityState) -> int:
+    scheduled, claim = activity.event, activity.claim
+    bounds = [activity.since + scheduled.schedule_to_close] if scheduled.schedule_to_close else []
+    if claim is not None and scheduled.start_to_close:
+        bounds.append(claim.time + scheduled.start_to_close)
+    if claim is None and activity.attempt == 1 and scheduled.schedule_to_start:
+        bounds.append(activity.since + scheduled.schedule_to_start)
+    return min(bounds, default=0)
 
 
 def result_of(run_id: str, closing: object) -> RunResult:

@@ -57,9 +57,11 @@ class HeartbeatNoted(Note, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 
 
 class Seen(Note, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="seen"):
-    """A decision without commands was accepted: everything up to `based_on` is covered."""
+    """A decision was accepted: everything up to `based_on` is covered. Written for one without commands, and when `awaits` has changed."""
 
     based_on: int
+    awaits: tuple[str, ...] | None = None
+    """What the code waits for that no event tells: "signal NAME", "condition WHERE" (of `wait_until`). None: as it was said before."""
 
 
 class Quarantined(Note, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="quarantined"):

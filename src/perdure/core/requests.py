@@ -238,6 +238,8 @@ class Report(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, t
     """Updates that wait for the run's code. Filled in by the owner, whatever a worker sent."""
     parts: int = 0
     """So many `ReportPart`s of the same nonce came before it, with steps that stand before its own."""
+    awaits: tuple[str, ...] = ()
+    """What the code waits for, behind all of this, that no event tells; see the note `Seen`. Said with every decision."""
 
 
 class ReportPart(Request, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="report_part"):

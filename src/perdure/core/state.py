@@ -157,6 +157,8 @@ class RunState(Struct, kw_only=True):
     """When it was last reset: from then its time limit counts."""
     reset_to: str = ""
     """Run id that the last reset gave; commands before that event were asked for by another run."""
+    awaits: tuple[str, ...] = ()
+    """What the code waits for that no event tells, as of the last accepted decision; see the note `Seen`."""
 
     claim: WorkflowClaim | None = None
     """Volatile."""
@@ -168,6 +170,13 @@ class RunState(Struct, kw_only=True):
     """Volatile: the worker that holds the run warm."""
     unnoted: list[int] = []
     """Volatile: activities whose claim is not written yet; it is, with the run's next transition, if it still lives then."""
+    awaits_unnoted: tuple[str, ...] | None = None
+    """Volatile: `awaits`, of a decision without commands whose note is not written yet."""
+
+    @property
+    def awaits_now(self) -> tuple[str, ...]:
+        """`awaits`, its note written or not."""
+        return self.awaits if self.awaits_unnoted is None else self.awaits_unnoted
 
     @property
     def run_id(self) -> str:

@@ -28,6 +28,8 @@ class SeenTo(Struct, frozen=True, gc=False):
     """A decision without commands was accepted."""
 
     based_on: int
+    awaits: tuple[str, ...] | None = None
+    """As in the note `Seen`."""
 
 
 class ClaimUnnoted(Struct, frozen=True, gc=False):

@@ -24,7 +24,7 @@ async def describe_run(house: House, namespace: str, workflow_id: str, run_id: s
         state = _state_of(namespace, record)
         assert state.run is not None
         return describe(state, state.run, now)
-    description = describe(live.state, run, now)
+    description = describe(live.state, run, now, house.is_served)
     if live.updates is not None:
         description = replace(description, pending=description.pending + live.updates.pending())
     if live.uncommitted:  # what it says leaves only when it is durable

@@ -519,6 +519,10 @@ class EngineFrontend:
     async def describe(self, namespace: str, workflow_id: str, run_id: str = "") -> Description:
         return await describe_run(self, namespace, workflow_id, run_id, self._clock.now())
 
+    def is_served(self, queue: str, kind: TaskKind) -> bool:
+        """True when somebody takes tasks of a queue."""
+        return self._broker.served(queue, kind)
+
     async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
         self._check_open()
         return await self.store.runs(filter, limit, cursor)

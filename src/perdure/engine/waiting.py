@@ -16,7 +16,7 @@ from perdure.engine.live import LiveWorkflow
 from perdure.engine.owner import Key, ShardOwner, error_of
 from perdure.engine.pending import WriteLost
 from perdure.engine.updates import Updates, cut_off
-from perdure.ports import Record, Store, closing_of
+from perdure.ports import Record, Store, TaskKind, closing_of
 
 
 class House(Protocol):
@@ -31,6 +31,10 @@ class House(Protocol):
         ...
 
     def owner(self, key: Key) -> ShardOwner: ...
+
+    def is_served(self, queue: str, kind: TaskKind) -> bool:
+        """True when somebody takes tasks of a queue."""
+        ...
 
     def check_running(self) -> None:
         """Raises `Unavailable`."""

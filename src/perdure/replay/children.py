@@ -28,6 +28,11 @@ class Child:
     def number(self) -> int:
         return self._asked.event_id
 
+    @property
+    def futures(self) -> "list[asyncio.Future[None]]":
+        """Whom its start or end wakes."""
+        return [future for future, _ in self._waiting]
+
     async def started(self) -> ChildStarted | ChildStartFailed | ChildClosed:
         if self._started is None and self._over is None:
             await self._wait(start_is_enough=True)

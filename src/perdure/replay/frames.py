@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -73,6 +74,15 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
     return library or start
 
 
+def user_frames(frames: Sequence[FrameType]) -> list[FrameType]:
+    """Those of the user's own code; without any, those of installed libraries."""
+    for layer in (2, 1):
+        found = [frame for frame in frames if _layer(frame.f_code.co_filename) == layer]
+        if found:
+            return found
+    return []
+
+
 def suspended_line(coroutine: Any) -> str:
     """`file:line: source` of the user's innermost line at which a suspended coroutine waits."""
     found: FrameType | None = None
@@ -89,11 +99,11 @@ def user_line(frame: FrameType | None = None) -> str:
     if found is None:
         return "?"
     place = f"{found.f_code.co_filename}:{found.f_lineno}"
-    source = _source(found.f_code.co_filename, found.f_lineno)
+    source = source_of(found.f_code.co_filename, found.f_lineno)
     return f"{place}: {source}" if source else place
 
 
-def _source(filename: str, number: int) -> str:
+def source_of(filename: str, number: int) -> str:
     """That line on its own, cut to `SOURCE_CHARS_MAX`. The guards let `linecache` read; it never raises for a file it cannot read."""
     line = linecache.getline(filename, number).strip()
     return line if len(line) <= SOURCE_CHARS_MAX else line[: SOURCE_CHARS_MAX - 1] + "…"

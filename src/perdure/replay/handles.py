@@ -56,6 +56,11 @@ class LoopTimer:
         """Loop time at which it is due, seconds since the run's start."""
         return self._when
 
+    @property
+    def wakes(self) -> tuple[Any, ...]:
+        """What its callback is going to be given: the future of a sleep, say."""
+        return self._args
+
     def cancelled(self) -> bool:
         return self._state == _CANCELLED
 

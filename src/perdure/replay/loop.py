@@ -316,6 +316,11 @@ class WorkflowLoop(RefusedCalls):
             self._tasks = [held for held in tasks if not held.done()]
             self._prune_at = max(_PRUNE_TASKS_AT, 2 * len(self._tasks))
 
+    @property
+    def tasks(self) -> "list[WorkflowTask[Any]]":
+        """Those held, in the order in which they were made; some may be done."""
+        return list(self._tasks)
+
     def get_task_factory(self) -> None:
         return None
 

@@ -7,6 +7,7 @@ tried. So whoever is woken finds its condition true. A run in which nobody waits
 import inspect
 from collections.abc import Callable
 from contextvars import Context, copy_context
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.core.errors import InvalidArgument
@@ -46,6 +47,14 @@ class Predicates:
             await wait.future
         finally:
             self._waits.remove(wait)
+
+    def waits(self) -> "list[asyncio.Future[None]]":
+        """Whom a condition is going to wake."""
+        return [wait.future for wait in self._waits]
+
+    def places(self) -> list[str]:
+        """Where the conditions that wait are written, each once."""
+        return sorted({_place(wait.predicate) for wait in self._waits if not wait.future.done()})
 
     def run(self) -> None:
         """Try them all until none turns true. When nobody waits any more, the run has none."""
@@ -92,6 +101,15 @@ class _Wait:
         self.predicate = predicate
         self.future = future
         self.context = context
+
+
+def _place(predicate: Callable[[], object]) -> str:
+    if isinstance(predicate, MethodType):
+        predicate = predicate.__func__
+    if not isinstance(predicate, FunctionType):
+        return type(predicate).__qualname__  # an author's object is not asked: no code of the run runs here
+    code = predicate.__code__
+    return f"{code.co_qualname.replace('.<locals>.<lambda>', '')}:{code.co_firstlineno}"
 
 
 def _holds(predicate: Callable[[], Any]) -> bool:

@@ -7,6 +7,7 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import lru_cache
 from random import Random
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -31,6 +32,8 @@ T = TypeVar("T")
 
 MAKING: Final = "__init__ of a workflow"
 SIDE_EFFECT: Final = "the function of a side_effect"
+AWAITS_MAX: Final = 20
+"""So many of the signals and conditions a run waits for are told; only people look at them."""
 _MAY_DRAW: Final = (MAKING, SIDE_EFFECT)
 """The read-only place in which chance may be drawn: it is passed once in every life of a run."""
 
@@ -294,6 +297,15 @@ class RunContext:
         kept = [signal for line in (self.signals or {}).values() for signal in line.kept]
         return tuple(sorted(kept, key=lambda signal: signal.id))
 
+    def awaits(self) -> tuple[str, ...]:
+        """What the code waits for that it asked nobody for: signals by name and conditions by place, as the note `Seen` has them."""
+        if self.signals is None and self.predicates is None:
+            return ()
+        waiting = (self.signals or {}).items()
+        names = sorted(name for name, line in waiting if any(not future.done() for future in line.waiting))
+        places = self.predicates.places() if self.predicates is not None else []
+        return _shared(tuple([f"signal {name}" for name in names] + [f"condition {place}" for place in places])[:AWAITS_MAX])
+
     # ------------------------------------------------------------------------------------------- versions, side effects
 
     def version(self, change_id: str, lowest: int, highest: int) -> int:
@@ -394,6 +406,12 @@ class Reception:
             if future.done() and not future.cancelled():
                 self._context.kept_again(future.result())
             raise
+
+
+@lru_cache(maxsize=1_000)
+def _shared(awaits: tuple[str, ...]) -> tuple[str, ...]:
+    """The same object for equal ones: thousands of parked runs wait for the same signal."""
+    return awaits
 
 
 def _wake(future: "asyncio.Future[None]") -> None:

@@ -18,6 +18,7 @@ from perdure.sdk.options import reason as checked_reason
 from perdure.sdk.outcome import outcome_of
 from perdure.sdk.payload_bound import bounded
 from perdure.sdk.payloads import CONVERTER
+from perdure.sdk.stack import WorkflowStack, stack_of
 from perdure.sdk.update_handle import UpdateHandle, answer_of
 from perdure.sdk.views import HistoryEntry, WorkflowDescription, entries_of, view_of
 
@@ -302,6 +303,12 @@ class Handle(Generic[R_co]):
     async def describe(self) -> WorkflowDescription:
         """How the run stands now, and what it waits for. Raises `NotFound`."""
         return view_of(await self._client.reach("handle.describe()").describe(self._client.namespace, self.id, self._pinned))
+
+    async def stack(self) -> WorkflowStack:
+        """Where the run stands, from its history alone, whether a worker is there or not: what it waits for, since when, who holds that,
+        and why nobody moves it. Printed as text it reads as `perdure workflow stack` does. Raises `NotFound`."""
+        reach = self._client.reach("handle.stack()")
+        return stack_of(view_of(await reach.describe(self._client.namespace, self.id, self._pinned)))
 
     async def history(self, *, notes: bool = False) -> list[HistoryEntry]:
         """Every event of the run in order, each with `.id`, `.time`, `.type` and its fields; with `notes`, notes too, where they fell.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perdure.sdk.client import Client
     from perdure.sdk.duration import Duration
     from perdure.sdk.handlers import QueryCall, SignalCall, UpdateCall
+    from perdure.sdk.stack import WorkflowStack
     from perdure.sdk.sync_client import SyncCaller
     from perdure.sdk.update_handle import UpdateHandle
     from perdure.sdk.views import HistoryEntry, WorkflowDescription
@@ -154,6 +155,10 @@ class SyncHandle(Generic[R_co]):
     def describe(self) -> WorkflowDescription:
         """How the run stands now, and what it waits for. Raises `NotFound`."""
         return self._call("describe", lambda handle: handle.describe())
+
+    def stack(self) -> WorkflowStack:
+        """Where the run stands, from its history alone, as `Handle.stack` tells it."""
+        return self._call("stack", lambda handle: handle.stack())
 
     def history(self, *, notes: bool = False) -> list[HistoryEntry]:
         """Every event of the run in order, as `Handle.history` gives them."""

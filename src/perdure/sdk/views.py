@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from msgspec import Raw, Struct
 
-from perdure.core.description import Description
+from perdure.core.description import Description, Pending
 from perdure.core.failure import Failure
 from perdure.core.payload import is_absent
 from perdure.ports import Record, RunSummary
@@ -17,8 +17,13 @@ from perdure.sdk.payloads import CONVERTER
 
 @dataclass(frozen=True, slots=True)
 class PendingItem:
-    """One thing a run waits for: an activity (with its attempt and last failure), a timer (until), a child or a message to another run
-    (`workflow_id`: whose), a decision, a build, a resume."""
+    """One thing a run waits for: an activity (with its attempt and last failure), a timer (until), a signal or a condition (`name`: of
+    the signal, where the condition is written), a child or a message to another run (`workflow_id`: whose), an update, a decision, a
+    build, a resume.
+
+    `since`: when that began; `until`: when a timer fires, or a retry or delayed start may begin; `deadline`: when an activity, or its
+    attempt, runs out of time; `attempts_max` 0 = unlimited; `worker` and `build_id`: who holds it.
+    """
 
     kind: str
     name: str = ""
@@ -30,6 +35,11 @@ class PendingItem:
     summary: str = ""
     event_id: int = 0
     workflow_id: str = ""
+    since: datetime | None = None
+    attempts_max: int = 0
+    deadline: datetime | None = None
+    queue: str = ""
+    build_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,11 @@ class WorkflowDescription:
     build_id: str = ""
     parent: tuple[str, str] | None = None
     history_length: int = 0
+    last_event_at: datetime | None = None
+    covered: int = 0
+    """The code has seen the history up to this event, as of its last decision."""
+    standstill: tuple[str, ...] = ()
+    """Why nobody moves it, in words; empty while somebody does, or while what it waits for comes by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,27 +196,36 @@ def view_of(description: Description) -> WorkflowDescription:
         result=plain(description.result),
         failure=description.failure,
         reason=description.reason,
-        pending=tuple(
-            PendingItem(
-                kind=item.kind,
-                name=item.name,
-                state=item.state,
-                attempt=item.attempt,
-                worker=item.worker,
-                until=_when(item.until),
-                failure=f"{item.failure.type}: {item.failure.message}" if item.failure is not None else "",
-                summary=item.summary,
-                event_id=item.command,
-                workflow_id=item.workflow_id,
-            )
-            for item in description.pending
-        ),
+        pending=tuple(map(_pending, description.pending)),
         attributes=read(description.attributes, description.attribute_datetimes),
         memo=plain(description.memo),
         details=description.details,
         build_id=description.build_id,
         parent=None if description.parent is None else (description.parent.workflow_id, description.parent.run_id),
         history_length=description.history_length,
+        last_event_at=_when(description.last_event_at),
+        covered=description.covered,
+        standstill=description.standstill,
+    )
+
+
+def _pending(item: Pending) -> PendingItem:
+    return PendingItem(
+        kind=item.kind,
+        name=item.name,
+        state=item.state,
+        attempt=item.attempt,
+        worker=item.worker,
+        until=_when(item.until),
+        failure=f"{item.failure.type}: {item.failure.message}" if item.failure is not None else "",
+        summary=item.summary,
+        event_id=item.command,
+        workflow_id=item.workflow_id,
+        since=_when(item.since),
+        attempts_max=item.attempts_max,
+        deadline=_when(item.deadline),
+        queue=item.queue,
+        build_id=item.build_id,
     )
 
 

@@ -28,6 +28,7 @@ from perdure.server.routes.description import SelfDescription
 from perdure.server.routes.messages import Messages
 from perdure.server.routes.probes import Probes
 from perdure.server.routes.runs import Runs
+from perdure.server.routes.standing import Standing
 from perdure.server.routes.starting import Starting
 from perdure.server.routes.steering import Steering
 
@@ -288,6 +289,7 @@ def build_app(
         *Probes(ready or _always, polls).table(),
         *Starting(frontend, chance).table(),
         *Runs(frontend, polls, limits).table(),
+        *Standing(frontend).table(),
         *Messages(frontend, chance, polls, limits).table(),
         *Steering(frontend, chance).table(),
         *Activities(frontend).table(),

@@ -52,6 +52,13 @@ class PendingView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     failure: FailureView | None = None
     summary: str = ""
     workflow_id: str = ""
+    since: datetime | None = None
+    attempts_max: int = 0
+    """0 = unlimited."""
+    deadline: datetime | None = None
+    """When an activity, or its attempt, runs out of time."""
+    queue: str = ""
+    build_id: str = ""
 
 
 class RunView(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -165,7 +172,7 @@ def view_of(run: Description) -> RunView:
         result=_given(run.result),
         failure=failure_of(run.failure),
         reason=run.reason,
-        pending=tuple(map(_pending, run.pending)),
+        pending=tuple(map(pending_of, run.pending)),
         attributes=run.attributes,
         attribute_datetimes=run.attribute_datetimes,
         memo=run.memo,
@@ -177,7 +184,7 @@ def view_of(run: Description) -> RunView:
     )
 
 
-def _pending(item: Pending) -> PendingView:
+def pending_of(item: Pending) -> PendingView:
     return PendingView(
         kind=item.kind,
         event_id=item.command,
@@ -189,6 +196,11 @@ def _pending(item: Pending) -> PendingView:
         failure=failure_of(item.failure),
         summary=item.summary,
         workflow_id=item.workflow_id,
+        since=when(item.since),
+        attempts_max=item.attempts_max,
+        deadline=when(item.deadline),
+        queue=item.queue,
+        build_id=item.build_id,
     )
 
 

@@ -28,6 +28,8 @@ class Composition(Struct):
     """Signals that did not fit their handlers."""
     refused: tuple[RefusedUpdate, ...] = ()
     """Updates the code did not accept."""
+    awaits: tuple[str, ...] = ()
+    """What the code waits for that no command says."""
 
 
 def compose(
@@ -66,6 +68,7 @@ def compose(
         body.commands += len(fed[1].commands)
         body.scheduled += _count_scheduled(fed[1].commands)
     body.closing = runner.ending
+    body.awaits = runner.context.awaits()
     if body.left:
         return body
     erred = [fact for fact in facts if not isinstance(fact, ActivitySucceeded)]

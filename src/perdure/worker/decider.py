@@ -370,6 +370,7 @@ class Decider:
             room=room,
             queues=self._queues,
             incarnation=self._incarnation,
+            awaits=body.awaits,
             **({} if body.closing is None else self._closing_fields(session, body.closing)),
         )
         session.waiting = True

@@ -221,7 +221,7 @@ def test_a_hung_run_is_an_error_that_says_what_every_open_run_waits_for():
         with pytest.raises(perdure.testing.StuckError) as caught:
             await env.client.execute(lonely(), id="hung")
         text = str(caught.value)
-        assert "hung (lonely, running) waits for a signal" in text
+        assert "hung (lonely, running) waits for signal never" in text
         missing = "a worker on queue 'nobody' for workflow type 'approval': environment(queues=['default', 'nobody'])"
         assert f"waiting (approval, running) waits for {missing}" in text
 

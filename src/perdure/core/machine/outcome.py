@@ -131,7 +131,8 @@ class Draft:
         """Write what was only remembered so far: claims that still live, and what decisions without commands have seen."""
         run = self.run
         if run.seen > run.covered and not any(isinstance(note, Seen) for note in self.notes):
-            self.note(Seen(id=self.next_note, time=self.time, after=run.length, based_on=run.seen))
+            awaits = run.awaits_unnoted
+            self.note(Seen(id=self.next_note, time=self.time, after=run.length, based_on=run.seen, awaits=awaits))
         for command in run.unnoted:
             claim = run.activities[command].claim
             if claim is not None and not self._ends(command):

@@ -253,7 +253,7 @@ class _Judge:
         closed = bool(draft.changes) or (bool(draft.events) and type(draft.events[-1]) in CLOSING_KINDS)
         if report.notes and self.accepted and not draft.changes:
             self._note_set_aside()
-        if self.seen and not closed:
+        if not closed and (self.seen or report.awaits != run.awaits_now):
             self._see()
         decided = self._decided()
         covered = run.seen_to
@@ -285,12 +285,16 @@ class _Judge:
         return draft.outcome(reply)
 
     def _see(self) -> None:
-        """A decision without commands: written with what this report writes anyway, else remembered until the run's next transition."""
-        draft = self.draft
-        if (draft.events or draft.notes) and self.seen > self.run.covered:
-            draft.note(Seen(id=draft.next_note, time=draft.time, after=draft.length, based_on=self.seen))
-        else:
-            draft.volatile.append(SeenTo(self.seen))
+        """A decision without commands, or one after which the code waits for something else: written with what this report writes anyway,
+        else remembered until the run's next transition."""
+        draft, run = self.draft, self.run
+        awaits = self.report.awaits if self.good and self.accepted and self.report.awaits != run.awaits_now else None
+        if (draft.events or draft.notes) and (self.seen > run.covered or awaits is not None):
+            awaits = run.awaits_unnoted if awaits is None else awaits
+            seen = max(self.seen, self.good)
+            draft.note(Seen(id=draft.next_note, time=draft.time, after=draft.length, based_on=seen, awaits=awaits))
+        elif self.seen:
+            draft.volatile.append(SeenTo(self.seen, awaits))
 
     def _decided(self) -> int:
         decided = self.run.decided

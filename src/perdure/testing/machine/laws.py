@@ -63,6 +63,7 @@ def durable(state: WorkflowState) -> bytes:
         close_refusals=0,
         delayed_until=0,
         seen=0,
+        awaits_unnoted=None,
         sticky="",
         unnoted=[],
     )

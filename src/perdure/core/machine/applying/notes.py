@@ -57,7 +57,10 @@ def _heartbeat_noted(state: WorkflowState, note: nt.HeartbeatNoted) -> None:
 
 
 def _seen(state: WorkflowState, note: nt.Seen) -> None:
-    cover(_noted(state, note), note.based_on)
+    run = _noted(state, note)
+    cover(run, note.based_on)
+    if note.awaits is not None:
+        run.awaits, run.awaits_unnoted = note.awaits, None
 
 
 def _quarantined(state: WorkflowState, note: nt.Quarantined) -> None:

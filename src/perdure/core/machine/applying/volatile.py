@@ -24,6 +24,8 @@ def _close_refused(state: WorkflowState, _entry: vo.CloseRefused) -> None:
 def _seen_to(state: WorkflowState, entry: vo.SeenTo) -> None:
     run = run_of(state)
     run.seen = max(run.seen, entry.based_on)
+    if entry.awaits is not None:
+        run.awaits_unnoted = entry.awaits
 
 
 def _claim_unnoted(state: WorkflowState, entry: vo.ClaimUnnoted) -> None:
