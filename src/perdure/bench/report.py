@@ -5,7 +5,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from perdure.bench.figures import Report, StepCost, WorkflowFigures
+from perdure.bench.figures import Report, StepCost, WorkflowFigures, Yardstick
 from perdure.bench.machine import Machine
 
 Format = Literal["text", "json", "markdown"]
@@ -23,11 +23,11 @@ def as_json(report: Report) -> str:
 
 
 def as_text(report: Report) -> str:
-    return "\n".join([*(aligned(table) for table in _tables(report)), *_remarks(report)]) + "\n"
+    return "\n".join([*(aligned(table) for table in _tables(report)), *remarks(report.machine)]) + "\n"
 
 
 def as_markdown(report: Report) -> str:
-    return "\n".join([*(piped(table) for table in _tables(report)), *_remarks(report)]) + "\n"
+    return "\n".join([*(piped(table) for table in _tables(report)), *remarks(report.machine)]) + "\n"
 
 
 FORMATS: Final[dict[Format, Callable[[Report], str]]] = {"text": as_text, "json": as_json, "markdown": as_markdown}
@@ -37,7 +37,7 @@ FORMATS: Final[dict[Format, Callable[[Report], str]]] = {"text": as_text, "json"
 
 
 def _tables(report: Report) -> list[Table]:
-    tables = [machine_table(report.machine), _yardstick(report), _workflows(report)]
+    tables = [machine_table(report.machine), yardstick_table(report.yardstick), _workflows(report)]
     if report.long_run:
         tables.append(_long_run(report.long_run))
     if report.parked is not None:
@@ -61,8 +61,8 @@ def machine_table(machine: Machine) -> Table:
     return Table(("machine", ""), rows)
 
 
-def _yardstick(report: Report) -> Table:
-    yardstick = report.yardstick
+def yardstick_table(yardstick: Yardstick) -> Table:
+    """How fast the machine was without perdure, before and after."""
     before, after = yardstick.flush_before, yardstick.flush_after
     rows = [
         (f"append and fdatasync, {before.samples}×: p50", f"{before.p50_us:,.0f} µs", f"{after.p50_us:,.0f} µs"),
@@ -115,9 +115,10 @@ def _long_run(costs: Sequence[StepCost]) -> Table:
     return Table(("one long run", "a step takes", f"to step {first}", "CPU", f"to step {first}"), rows)
 
 
-def _remarks(report: Report) -> list[str]:
+def remarks(machine: Machine) -> list[str]:
+    """What must be said beside the figures."""
     remarks = ["Durable throughout: nothing is acknowledged before its bytes are written and fdatasync has returned."]
-    if report.machine.filesystem.startswith(("tmpfs", "ramfs")):
+    if machine.filesystem.startswith(("tmpfs", "ramfs")):
         remarks.append("But this filesystem is in memory: fdatasync does nothing here. Name a disk with --data.")
     return remarks
 

@@ -8,3 +8,4 @@ app.command(
     "perdure.bench.storage:main", name="storage", help="Measure the journal and its index: restarts and listings at a size."
 )
 app.command("perdure.bench.parked:main", name="parked", help="Measure runs that only wait: memory, answers, restarts.")
+app.command("perdure.bench.remote:main", name="remote", help="Measure a server, a worker and a client as three processes.")
