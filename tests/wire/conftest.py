@@ -57,7 +57,7 @@ async def serving(
             node.register(*things)
         gate = gate or Gate.open()
         wire = Stream(node.frontend, gate, node.frontend.incarnation, **(stream or {}))
-        server = HttpServer(build_app(node.frontend, gate, routes=[wire.route()]), port=port)
+        server = HttpServer(build_app(node.frontend, gate, routes=wire.routes()), port=port)
         await server.start()
         try:
             yield Served(node, wire, server)

@@ -31,7 +31,14 @@ class Child:
     async def __aenter__(self) -> Self:
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "perdure", *self._arguments, "--output", "json", stdout=asyncio.subprocess.PIPE, stderr=log
+                sys.executable,
+                "-m",
+                "perdure",
+                *self._arguments,
+                "--output",
+                "json",
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
             )
         try:
             async with asyncio.timeout(READY_S):
@@ -103,4 +110,3 @@ def cpu_of(pid: int) -> float:
         return 0.0
     user, system = text.rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / _TICK
-

@@ -135,9 +135,9 @@ class _Scene:
 
     async def count(self) -> "_Count":
         """Everything that is counted, as it stands."""
-        url = f"{self.server.facts['url']}/api/v1/stats"
-        stats = await asyncio.to_thread(_json_at, url)
-        wire = stats["wire"]
+        url = f"{self.server.facts['url']}/api/v1"
+        stats = await asyncio.to_thread(_json_at, f"{url}/stats")
+        wire = await asyncio.to_thread(_json_at, f"{url}/traffic")
         cpu: dict[Role, float] = {
             "server": self.server.cpu_s(),
             "worker": sum(map(cpu_of, self.workers)),
@@ -270,7 +270,7 @@ async def _is_ready(handle: Handle[int]) -> int:
 async def _gone(pid: int) -> None:
     """A worker's process whose supervisor was killed ends by itself."""
     async with asyncio.timeout(LIMIT_S):
-        while cpu_of(pid):
+        while cpu_of(pid):  # noqa: ASYNC110 – nobody is told of the end of a process that is no child
             await asyncio.sleep(0.01)
 
 

@@ -53,7 +53,7 @@ class FrontDoor:
         self._gate = _gate(settings.access.keys, self.local_key, server, clock)
         life = getattr(frontend, "incarnation", "") or chance.token()
         self._stream = Stream(frontend, self._gate, life, limits=settings.stream)
-        table = (self._stream.route(), *routes)
+        table = (*self._stream.routes(), *routes)
         self.app = build_app(frontend, self._gate, limits=settings.http, chance=chance, ready=ready, routes=table)
         self._http = HttpServer(self.app, server.host, server.port, ssl=context, frame_bytes_max=WEBSOCKET_BYTES_MAX)
         self._grace_s = server.grace_s

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec.structs import replace
 from starlette.types import Send
 
 from perdure.core.errors import PerdureError, PermissionDenied, ResourceExhausted, Unavailable
@@ -18,9 +19,10 @@ from perdure.ports import Frontend
 from perdure.runtime.stream_limits import STREAM_LIMITS, StreamLimits
 from perdure.sdk.payload_bound import limits_of
 from perdure.server.access import Gate
-from perdure.server.route import HttpRequest, Route
+from perdure.server.route import HttpAnswer, HttpRequest, Route, answer
 from perdure.server.stream_connection import Connection
 from perdure.server.stream_session import Session
+from perdure.server.traffic import Traffic
 from perdure.wire.messages import PATH, VERSION, Hello, Welcome
 
 SESSION_CHARS_MIN: Final = 16
@@ -30,7 +32,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class Stream:
-    """Hung into the table of routes with `route`."""
+    """Hung into the table of routes with `routes`."""
 
     def __init__(
         self,
@@ -56,21 +58,40 @@ class Stream:
         """When sessions without a connection are forgotten, soonest first."""
         self._beats: dict[str, float] = {}
         self._connections: set[Connection] = set()
+        self._ended = Traffic()
+        """Of connections and sessions that are over."""
         self._stopped = False
 
     # ------------------------------------------------------------------------------------------------------------- serving
 
-    def route(self) -> Route:
-        """Its place in the table of the port. It has its own gate: any role may connect, what is asked is looked at each by itself."""
-        return Route(
-            method="WEBSOCKET",
-            path=PATH,
-            name="wire",
-            summary="The stream of clients and workers",
-            tag="stream",
-            permission=None,
-            stream=self.serve,
+    def routes(self) -> tuple[Route, ...]:
+        """Its places in the table of the port. The stream has its own gate: any role may connect, what is asked is looked at each by itself."""
+        return (
+            Route(
+                method="WEBSOCKET",
+                path=PATH,
+                name="wire",
+                summary="The stream of clients and workers",
+                tag="stream",
+                permission=None,
+                stream=self.serve,
+            ),
+            Route(
+                method="GET",
+                path="/api/v1/traffic",
+                name="traffic",
+                summary="What has gone over the stream of clients and workers",
+                description="Frames, messages and bytes of this life of the node; beats and what is answered to them are left out.",
+                tag="Node",
+                permission="read",
+                handler=self.tell_traffic,
+                answers={200: Traffic},
+            ),
         )
+
+    async def tell_traffic(self, _: HttpRequest) -> HttpAnswer:
+        """What has gone over its connections."""
+        return answer(self.traffic())
 
     async def serve(self, request: HttpRequest, send: Send) -> None:
         """Serve one connection. Raises why it is not taken."""
@@ -87,6 +108,7 @@ class Stream:
             log.info("a connection of %s ended: %s", principal.name, error)
         finally:
             self._connections.discard(connection)
+            self._ended.add_in(connection.inbox)
 
     def _admit(self, request: HttpRequest) -> Principal:
         if self._stopped:
@@ -112,6 +134,15 @@ class Stream:
     def sessions(self) -> Iterator[Session]:
         """Everyone who asks, those whose connection is gone for a moment too."""
         return iter(self._sessions.values())
+
+    def traffic(self) -> Traffic:
+        """What has gone over its connections so far. What beats are answered with is not counted."""
+        total = replace(self._ended)
+        for connection in self._connections:
+            total.add_in(connection.inbox)
+        for session in self._sessions.values():
+            total.add_out(session.outbox)
+        return total
 
     def welcome(self, *, resumed: bool) -> Welcome:
         """What a new connection is told."""
@@ -189,6 +220,7 @@ class Stream:
 
     def _forget(self, session: Session) -> None:
         session.is_over = True
+        self._ended.add_out(session.outbox)
         self._beats.pop(session.id, None)
         handle = self._ends.pop(session.id, None)
         if handle is not None:

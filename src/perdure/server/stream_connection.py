@@ -57,7 +57,7 @@ class Connection:
         self._principal = principal
         self._receive = receive
         self._send = send
-        self._inbox = to_node()
+        self.inbox = to_node()
         self._wake = asyncio.Event()
         self._session: Session | None = None
         self._reads: Reads
@@ -89,7 +89,7 @@ class Connection:
             raise FrameError(f"nothing was said for {self._stream.limits.hello_s:g} s") from None
         if frame is None:
             return None
-        head, messages = self._inbox.take(frame)
+        head, messages = self.inbox.take(frame)
         hello = messages[0] if messages else None
         if not isinstance(hello, Hello) or len(messages) > 1:
             raise FrameError("the first frame holds a hello and nothing else")
@@ -200,7 +200,7 @@ class Connection:
 
     async def _read(self, session: "Session") -> None:
         while (frame := await self._next()) is not None:
-            head, messages = self._inbox.take(frame)
+            head, messages = self.inbox.take(frame)
             if session.connection is not self:
                 return  # another connection has taken the session over
             if not session.arrivals.is_new(head.n):
@@ -269,7 +269,7 @@ class Connection:
 
         await say(self._stream.welcome(resumed=True))
         while (frame := await self._next()) is not None:
-            for message in self._inbox.take(frame)[1]:
+            for message in self.inbox.take(frame)[1]:
                 if not isinstance(message, Beat):
                     raise FrameError("this connection is for beats")
                 self._stream.beaten(hello.session)
