@@ -12,7 +12,17 @@ from perdure.core.description import Description
 from perdure.core.errors import ResourceExhausted
 from perdure.core.events import AnyEvent, Attribute
 from perdure.core.notes import AnyNote
-from perdure.core.overview import Line, NewsItem, NodeFigures, QueueFigures, ShardFigures, Stats, WorkerFigures
+from perdure.core.overview import (
+    Component,
+    Counters,
+    Line,
+    NewsItem,
+    NodeFigures,
+    QueueFigures,
+    ShardFigures,
+    Stats,
+    WorkerFigures,
+)
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, Status, UpdateResult
 from perdure.core.requests import AnyRequest
@@ -437,9 +447,22 @@ class Overview(Protocol):
 
     def node(self) -> NodeFigures: ...
 
+    def components(self) -> Sequence[Component]:
+        """How the parts of the node stand that may fail by themselves."""
+        ...
+
+    def counters(self) -> Counters:
+        """What is counted for machines: see `docs/reference/metrics.md`."""
+        ...
+
 
 class NewsReader(Protocol):
     """Somebody's place in the news of a node. Nothing is kept for it: who reads too slowly is overtaken."""
+
+    @property
+    def id(self) -> str:
+        """Id of the item up to which everything is taken."""
+        ...
 
     @property
     def gap(self) -> str:

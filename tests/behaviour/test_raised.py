@@ -56,7 +56,7 @@ async def test_whatever_user_code_raises_is_a_failure(house, flow, name) -> None
             getattr(caught.value.__cause__, "type", "")
         )
         assert app.worker.running_activities == 0
-        assert [line.credits for line in app.worker._activity_lines] == [200]
+        assert app.broker.credits(app.worker.name, "activity") == 200
 
 
 @workflow

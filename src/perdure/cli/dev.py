@@ -118,7 +118,15 @@ async def _serve(plan: _Plan) -> int | None:
     port = plan.port or int(os.environ.pop(PORT_KEPT, "0"))
     server = ServerSettings(host=plan.host, port=port, insecure=plan.insecure)
     door = FrontDoor(
-        node.frontend, Settings(server=server), node.clock, RealChance(), data=plan.data, ready=lambda: _unready(node)
+        node.frontend,
+        Settings(server=server),
+        node.clock,
+        RealChance(),
+        data=plan.data,
+        ready=lambda: _unready(node),
+        overview=node.frontend.overview,
+        news=node.frontend.news,
+        heard=node.frontend.roster.heard,
     )
     await node.start()
     try:

@@ -103,11 +103,25 @@ async def _node_and_door(settings: "Settings") -> "AsyncIterator[tuple[Node, Fro
     def ready() -> str:
         return "" if node.frontend.fault is None else f"the node can write nothing more: {node.frontend.fault}"
 
-    door = FrontDoor(node.frontend, settings, node.clock, RealChance(), data=data, ready=ready)
+    front = node.frontend
+    door = FrontDoor(
+        front,
+        settings,
+        node.clock,
+        RealChance(),
+        data=data,
+        ready=ready,
+        overview=front.overview,
+        news=front.news,
+        heard=front.roster.heard,
+    )
     await node.start()
     try:
         async with door:
-            yield node, door
+            try:
+                yield node, door
+            finally:
+                front.leave()
     finally:
         await _stop(node)
 

@@ -3,7 +3,8 @@
 All of it is of this life of the node, but for what is open. Units stand at the end of a name; nothing here depends on how many runs there are.
 """
 
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -46,7 +47,7 @@ class Stats(Struct, frozen=True, kw_only=True):
 
     node: str
     version: str
-    now: str
+    now: datetime
     uptime_s: float
     open: Open
     started: int
@@ -81,6 +82,28 @@ class Stats(Struct, frozen=True, kw_only=True):
     disk: Disk
 
 
+class Histogram(Struct, frozen=True, kw_only=True):
+    """How many values were at most each bound, not counting those at most the bound before; one more count than bounds."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+
+
+class Counters(Struct, frozen=True, kw_only=True):
+    """What only goes up in this life of a node, in more detail than `Stats` tells it. Types of workflow are bounded in number."""
+
+    started: dict[str, int]
+    """Runs by workflow type."""
+    closed: dict[tuple[str, str], int]
+    """Runs by workflow type and status."""
+    sync_s: Histogram
+    group: Histogram
+    """Transitions in a group."""
+    news: int
+    """Items of news told."""
+
+
 class QueueFigures(Struct, frozen=True, kw_only=True):
     """One line of a task queue: tasks of one kind that wait for a worker, and who takes them."""
 
@@ -97,7 +120,7 @@ class QueueFigures(Struct, frozen=True, kw_only=True):
 
 
 class WorkerFigures(Struct, frozen=True, kw_only=True):
-    """One worker that is connected. Instants are ISO 8601 in UTC."""
+    """One worker that is connected."""
 
     worker: str
     build_id: str
@@ -109,16 +132,24 @@ class WorkerFigures(Struct, frozen=True, kw_only=True):
     remote: bool
     peer: str
     """Where it connects from; empty for one of this process."""
-    connected_at: str
-    heard_at: str
+    connected_at: datetime
+    heard_at: datetime
     """Its last sign of life; of a worker of this process, now."""
+
+
+class Component(Struct, frozen=True, kw_only=True):
+    """One part of a node: `degraded` still does its work, `failed` does not."""
+
+    name: str
+    status: Literal["ok", "degraded", "failed"] = "ok"
+    details: str = ""
 
 
 class NodeFigures(Struct, frozen=True, kw_only=True):
     node: str
     incarnation: str
     version: str
-    started_at: str
+    started_at: datetime
     shards: int
     stopping: bool
 
@@ -150,8 +181,7 @@ class NewsItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     kind: str
     """`run.started`, say: see the table in `engine.telling`."""
-    time: str
-    """ISO 8601 in UTC."""
+    time: datetime
     namespace: str = ""
     workflow_id: str = ""
     run_id: str = ""

@@ -9,7 +9,7 @@ outlive the process. Whoever asks for what follows an id of another life, or one
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from perdure.core.errors import InvalidArgument
@@ -19,13 +19,19 @@ from perdure.ports import Clock, FellBehind
 KEPT: Final = 10_000
 """Items a node keeps, unless it is told otherwise."""
 
+MADE_MAX: Final = 1_000
+"""Items that are kept as they were given to readers."""
+
 Told = tuple[int, str, str, str, str, str, dict[str, Any] | None]
 """Instant, kind, namespace, workflow id, run id, workflow type, details."""
 
 
-def moment(instant: int) -> str:
-    """An instant (microseconds) as ISO 8601 text."""
-    return datetime.fromtimestamp(instant / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment(instant: int) -> datetime:
+    """An instant (microseconds) as a time in UTC."""
+    return _EPOCH + timedelta(microseconds=instant)
 
 
 class NewsRing:
@@ -36,6 +42,8 @@ class NewsRing:
             raise InvalidArgument(f"news kept must be at least 1, not {kept}")
         self._clock = clock
         self._ring: list[Told | None] = [None] * kept
+        self._made: dict[int, NewsItem] = {}
+        """Items that were read lately, by number: several readers are given the same."""
         self._kept = kept
         self._more: asyncio.Future[None] | None = None
         self.life = 0
@@ -85,6 +93,14 @@ class NewsRing:
 
     def item(self, number: int) -> NewsItem:
         """An item that is kept."""
+        made = self._made.get(number)
+        if made is None:
+            if len(self._made) >= MADE_MAX:
+                self._made.clear()
+            made = self._made[number] = self._make(number)
+        return made
+
+    def _make(self, number: int) -> NewsItem:
         told = self._ring[number % self._kept]
         assert told is not None
         instant, kind, namespace, workflow_id, run_id, workflow_type, details = told

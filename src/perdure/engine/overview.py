@@ -4,9 +4,20 @@ Implements `ports.Overview`. It changes nothing and waits for nothing.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
-from perdure.core.overview import Disk, Line, NodeFigures, Open, QueueFigures, ShardFigures, Stats, WorkerFigures
+from perdure.core.overview import (
+    Component,
+    Counters,
+    Disk,
+    Line,
+    NodeFigures,
+    Open,
+    QueueFigures,
+    ShardFigures,
+    Stats,
+    WorkerFigures,
+)
 from perdure.core.shards import SHARDS
 from perdure.core.tasks import Task
 from perdure.engine.committer import Committer
@@ -21,6 +32,13 @@ from perdure.engine.tally import Tally
 from perdure.engine.timers import TimerQueue
 from perdure.ports import Broker, Clock
 
+STUCK_US: Final = 5 * 1_000_000
+"""A group that takes longer than this to be written is a disk that does not answer."""
+LITTLE_BYTES: Final = 256 * 1024 * 1024
+"""With less room than this on the disk, and it is time to make some."""
+BEHIND: Final = 40_000
+"""An index so many transitions behind is about to hold up commits."""
+
 
 class Engine(Protocol):
     """The engine, as far as its figures lie there."""
@@ -33,6 +51,7 @@ class Engine(Protocol):
     tally: Tally
     roster: Roster
     incarnation: str
+    fault: BaseException | None
 
     @property
     def owners(self) -> Iterable[ShardOwner]: ...
@@ -101,6 +120,10 @@ class EngineOverview:
             disk=self._disk(),
         )
 
+    def counters(self) -> Counters:
+        """See `ports.Overview.counters`."""
+        return self._engine.tally.counters()
+
     def open(self) -> Open:
         """Runs that are not closed."""
         tally = self._engine.tally
@@ -158,6 +181,25 @@ class EngineOverview:
             for owner in self._engine.owners
         ]
 
+    def components(self) -> list[Component]:
+        """See `ports.Overview.components`."""
+        disk = self._disk()
+        return [self._journal(), _room(disk), _index(disk)]
+
+    def _journal(self) -> Component:
+        """Whether what is decided is also written down: it fails when a group never gets done."""
+        fault, since = self._engine.fault, self._engine.committer.writing_since
+        if fault is not None:
+            return Component(
+                name="journal", status="failed", details="a write failed: nothing more is written; restart the node"
+            )
+        waited = self._clock.now() - since if since else 0
+        if waited > STUCK_US:
+            return Component(
+                name="journal", status="failed", details=f"a write has taken {waited / 1_000_000:.0f} s and is not done"
+            )
+        return Component(name="journal")
+
     def node(self) -> NodeFigures:
         """See `ports.Overview.node`."""
         engine = self._engine
@@ -169,3 +211,15 @@ class EngineOverview:
             shards=SHARDS,
             stopping=engine.is_over,
         )
+
+
+def _room(disk: Disk) -> Component:
+    if disk.free_bytes is not None and disk.free_bytes < LITTLE_BYTES:
+        return Component(name="disk", status="degraded", details=f"{disk.free_bytes // 2**20} MiB are free")
+    return Component(name="disk")
+
+
+def _index(disk: Disk) -> Component:
+    if disk.index_behind > BEHIND:
+        return Component(name="index", status="degraded", details=f"{disk.index_behind} transitions behind the journal")
+    return Component(name="index")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perdure.core.events import Reset, SignalReceived, Started
 from perdure.core.notes import AttemptFailed, Paused, Quarantined, Resumed
-from perdure.core.overview import Durations
+from perdure.core.overview import Counters, Durations, Histogram
 from perdure.core.transition import RunChange, Transition
 from perdure.engine.news import NewsRing
 from perdure.engine.telling import CLOSED, TOLD
@@ -25,12 +25,12 @@ TYPES_MAX: Final = 100
 """Workflow types counted by name; others are counted as `OTHER`."""
 OTHER: Final = "other"
 
-SYNC_BOUNDS_MS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 1_000.0)
+SYNC_BOUNDS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 GROUP_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)
 
 
-class Histogram:
-    """How many values were at most each bound; `sums[-1]` counts those above all."""
+class Measured:
+    """Counts of values by bounds, the last of what is above all of them."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -46,6 +46,9 @@ class Histogram:
                 self.counts[number] += 1
                 return
         self.counts[-1] += 1
+
+    def told(self) -> Histogram:
+        return Histogram(bounds=self.bounds, counts=tuple(self.counts), total=self.total)
 
 
 class Tally:
@@ -70,8 +73,8 @@ class Tally:
         """By workflow type."""
         self.closed: dict[tuple[str, str], int] = {}
         """By workflow type and status."""
-        self.sync_ms = Histogram(SYNC_BOUNDS_MS)
-        self.group = Histogram(GROUP_BOUNDS)
+        self.sync_s = Measured(SYNC_BOUNDS_S)
+        self.group = Measured(GROUP_BOUNDS)
         self._latest: deque[int] = deque(maxlen=LATEST)
         self._durations: Durations | None = Durations()
         """None when there are newer ones than it tells of."""
@@ -119,6 +122,16 @@ class Tally:
             self._durations = Durations(samples=count, p50_ms=at(0.5), p99_ms=at(0.99), max_ms=ordered[-1] / 1_000)
         return self._durations
 
+    def counters(self) -> Counters:
+        """See `ports.Overview.counters`."""
+        return Counters(
+            started=dict(self.started),
+            closed=dict(self.closed),
+            sync_s=self.sync_s.told(),
+            group=self.group.told(),
+            news=self._news.last,
+        )
+
     # ------------------------------------------------------------------------------------------------------------ counting
 
     def group_written(self, transitions: int, began: int, ended: int) -> None:
@@ -127,7 +140,7 @@ class Tally:
         self.commits += transitions
         self._latest.append(ended - began)
         self._durations = None
-        self.sync_ms.add((ended - began) / 1_000)
+        self.sync_s.add((ended - began) / 1_000_000)
         self.group.add(transitions)
         seconds = self._seconds
         if not seconds or ended - seconds[-1][0] >= 1_000_000:

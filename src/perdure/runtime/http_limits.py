@@ -12,6 +12,10 @@ class HttpLimits(PositiveBounds, frozen=True, kw_only=True):
     """Requests under way, long polls among them, probes not: `RESOURCE_EXHAUSTED`, 429."""
     waits_max: int = 800
     """Long polls under way: `RESOURCE_EXHAUSTED`, 429. Below `requests_max`, so that who waits leaves room for who does not."""
+    news_readers_max: int = 64
+    """Readers of the event stream: `RESOURCE_EXHAUSTED`, 429."""
+    news_beat_s: float = 15.0
+    """Seconds of silence after which the event stream sends a comment, so that proxies keep it open."""
     wait_s_max: float = 60.0
     """Seconds one long poll may ask for: `INVALID_ARGUMENT`."""
     body_bytes_max: int = 4 * 1024 * 1024

@@ -14,23 +14,28 @@ from starlette.types import Message, Receive, Scope, Send
 
 from perdure.core.errors import InvalidArgument, PerdureError, ResourceExhausted, Unavailable
 from perdure.core.principal import Principal
-from perdure.ports import Chance, Frontend
+from perdure.ports import Chance, Frontend, News, Overview
 from perdure.runtime.chance import RealChance
 from perdure.runtime.http_limits import HTTP_LIMITS, HttpLimits
 from perdure.server.access import Gate
 from perdure.server.arguments import prepare, read_body, read_query
 from perdure.server.envelope import Refusal, details_of, envelope, headers_of, status_of
 from perdure.server.long_poll import CallerGone, LongPolls
+from perdure.server.metrics import Metrics
 from perdure.server.path_tree import PathTree
+from perdure.server.request_tally import RequestTally
 from perdure.server.route import HttpAnswer, HttpRequest, NoQuery, Route
 from perdure.server.routes.activities import Activities
 from perdure.server.routes.description import SelfDescription
 from perdure.server.routes.messages import Messages
+from perdure.server.routes.overview import Figures
 from perdure.server.routes.probes import Probes
 from perdure.server.routes.runs import Runs
+from perdure.server.routes.scraping import Scraping
 from perdure.server.routes.standing import Standing
 from perdure.server.routes.starting import Starting
 from perdure.server.routes.steering import Steering
+from perdure.server.routes.watching import Watching
 
 log: Final = logging.getLogger(__name__)
 access_log: Final = logging.getLogger("perdure.access")
@@ -57,8 +62,10 @@ class App:
         chance: Chance,
         limits: HttpLimits,
         polls: LongPolls,
+        requests: RequestTally | None = None,
     ) -> None:
         self.routes = tuple(routes)
+        self.requests = requests or RequestTally()
         self.limits = limits
         self.polls = polls
         self._gate = gate
@@ -100,11 +107,13 @@ class App:
             text = envelope("PERDURE_ERROR", "the node failed at this; its log says why", exchange.id)
             await self._say(exchange, HttpAnswer(text, 500))
         finally:
+            self.requests.add(exchange.method, exchange.route_path, exchange.status, loop.time() - began)
             if access_log.isEnabledFor(logging.INFO):
                 exchange.log((loop.time() - began) * 1_000)
 
     async def _serve(self, exchange: "_Exchange") -> None:
         route, path = self._tree.find(exchange.method, exchange.raw_path)
+        exchange.route_path = route.path
         if route.permission is None:
             await self._answer(exchange, route, path)
             return
@@ -218,6 +227,7 @@ class _Exchange:
         "principal",
         "raw_path",
         "receive",
+        "route_path",
         "scope",
         "status",
     )
@@ -232,6 +242,8 @@ class _Exchange:
         self.is_socket = scope["type"] == "websocket"
         self.method: str = "WEBSOCKET" if self.is_socket else scope["method"]
         self.raw_path: str = scope["raw_path"].decode("latin-1")
+        self.route_path = ""
+        """The template of the path, once its route is found."""
         self.principal = NOBODY
         self.status = 0
         self.held = 0
@@ -280,23 +292,42 @@ def build_app(
     limits: HttpLimits = HTTP_LIMITS,
     chance: Chance | None = None,
     ready: Ready | None = None,
+    overview: Overview | None = None,
+    news: News | None = None,
     routes: Iterable[Route] = (),
 ) -> App:
-    """The application of a node. `ready` says why the node cannot serve (empty: it can); `routes` are those of other parts."""
+    """The application of a node.
+
+    `ready` says why the node cannot serve (empty: it can), `overview` and `news` tell of the node; `routes` are those of other parts.
+    """
     chance = chance or RealChance()
     polls = LongPolls(limits.waits_max)
+    requests = RequestTally()
     table: list[Route] = [
-        *Probes(ready or _always, polls).table(),
+        *Probes(ready or _always, polls, overview).table(),
         *Starting(frontend, chance).table(),
         *Runs(frontend, polls, limits).table(),
         *Standing(frontend).table(),
         *Messages(frontend, chance, polls, limits).table(),
         *Steering(frontend, chance).table(),
         *Activities(frontend).table(),
+        *(_about_node(overview, news, polls, limits, requests) if overview is not None else ()),
         *routes,
     ]
     table += SelfDescription(lambda: table).table()
-    return App(table, gate, chance, limits, polls)
+    return App(table, gate, chance, limits, polls, requests)
+
+
+def _about_node(
+    overview: Overview, news: News | None, polls: LongPolls, limits: HttpLimits, requests: RequestTally
+) -> Iterable[Route]:
+    """Routes to what a node tells of itself."""
+    watching = Watching(news, polls, limits) if news is not None else None
+    metrics = Metrics(overview, requests, watching.count if watching is not None else lambda: (0, 0))
+    yield from Figures(overview).table()
+    yield from Scraping(metrics).table()
+    if watching is not None:
+        yield from watching.table()
 
 
 def _always() -> str:

@@ -11,7 +11,7 @@ from typing import Self
 
 from perdure.core.errors import Unavailable
 from perdure.core.principal import Principal
-from perdure.ports import Chance, Clock, Frontend
+from perdure.ports import Chance, Clock, Frontend, News, Overview
 from perdure.runtime.api_key import hash_of, new_api_key
 from perdure.runtime.settings.tree import LOCAL_NAME, KeySettings, ServerSettings, Settings
 from perdure.server.access import Gate, KnownKey
@@ -29,8 +29,9 @@ from perdure.wire.frames import WEBSOCKET_BYTES_MAX
 class FrontDoor:
     """One node's way in, by its settings. `data` is the directory in which it says where it is; None: nowhere.
 
-    `ready` says why the node cannot serve (empty: it can), `routes` are further ones of the application. Raises `InvalidArgument` for
-    an address that takes a key while there is none, and for TLS files that do not do.
+    `ready` says why the node cannot serve (empty: it can), `overview` and `news` tell of it, `heard` is told of workers that give a
+    sign of life, `routes` are further ones of the application. Raises `InvalidArgument` for an address that takes a key while there is
+    none, and for TLS files that do not do.
     """
 
     def __init__(
@@ -42,6 +43,9 @@ class FrontDoor:
         *,
         data: Path | None = None,
         ready: Callable[[], str] | None = None,
+        overview: Overview | None = None,
+        news: News | None = None,
+        heard: Callable[[str, str], None] | None = None,
         routes: Iterable[Route] = (),
     ) -> None:
         server = settings.server
@@ -52,9 +56,17 @@ class FrontDoor:
         """An admin's key for this life of the node, for commands of whoever may read its directory; empty when no key is asked for."""
         self._gate = _gate(settings.access.keys, self.local_key, server, clock)
         life = getattr(frontend, "incarnation", "") or chance.token()
-        self._stream = Stream(frontend, self._gate, life, limits=settings.stream)
-        table = (*self._stream.routes(), *routes)
-        self.app = build_app(frontend, self._gate, limits=settings.http, chance=chance, ready=ready, routes=table)
+        self._stream = Stream(frontend, self._gate, life, limits=settings.stream, heard=heard)
+        self.app = build_app(
+            frontend,
+            self._gate,
+            limits=settings.http,
+            chance=chance,
+            ready=ready,
+            overview=overview,
+            news=news,
+            routes=(*self._stream.routes(), *routes),
+        )
         self._http = HttpServer(self.app, server.host, server.port, ssl=context, frame_bytes_max=WEBSOCKET_BYTES_MAX)
         self._grace_s = server.grace_s
         self._data = data

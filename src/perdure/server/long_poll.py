@@ -49,7 +49,7 @@ class LongPolls:
             raise ResourceExhausted(f"{self._waits_max} requests wait already (http.waits_max)")
         loop = asyncio.get_running_loop()
         done = loop.create_task(work, name="perdure long poll")
-        gone = loop.create_task(_hung_up(receive), name="perdure long poll: caller")
+        gone = loop.create_task(hung_up(receive), name="perdure long poll: caller")
         ended = loop.create_task(self.ended(), name="perdure long poll: end")
         self._waiting += 1
         try:
@@ -72,6 +72,7 @@ class LongPolls:
         return done.result()
 
 
-async def _hung_up(receive: Receive) -> None:
+async def hung_up(receive: Receive) -> None:
+    """Until the caller has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -6,7 +6,7 @@ ends with `stop`, which comes before the engine's own and before the HTTP server
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -42,13 +42,15 @@ class Stream:
         *,
         limits: StreamLimits = STREAM_LIMITS,
         lives_for: float | None = None,
+        heard: Callable[[str, str], None] | None = None,
     ) -> None:
         """`node` names this life of the node. `lives_for`: seconds a worker's claim lives without a sign of life; None: as the engine's
-        limits say."""
+        limits say. `heard` is told of each worker's signs of life, and where it is."""
         self.frontend = frontend
         self.limits = limits
         self.lives_for = int((limits_of(frontend).claim_lives_s if lives_for is None else lives_for) * 1_000_000)
         self.now = frontend.now
+        self._heard = heard
         self._gate = gate
         self._node = node
         self._sessions: dict[str, Session] = {}
@@ -98,7 +100,8 @@ class Stream:
         await request.receive()  # websocket.connect
         principal = self._admit(request)
         await send({"type": "websocket.accept"})
-        connection = Connection(self, principal, request.receive, send)
+        client = request.scope.get("client")
+        connection = Connection(self, principal, request.receive, send, f"{client[0]}:{client[1]}" if client else "")
         self._connections.add(connection)
         try:
             await connection.serve()
@@ -215,8 +218,13 @@ class Stream:
 
     def beaten(self, session: str) -> None:
         """A sign of life of a session's process."""
-        if session in self._sessions:
-            self._beats[session] = asyncio.get_running_loop().time()
+        found = self._sessions.get(session)
+        if found is None:
+            return
+        self._beats[session] = asyncio.get_running_loop().time()
+        if self._heard is not None:
+            for name in found.workers:
+                self._heard(name, found.connection.peer if found.connection is not None else "")
 
     def _forget(self, session: Session) -> None:
         session.is_over = True

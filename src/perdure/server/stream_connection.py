@@ -52,7 +52,10 @@ class Connection:
         principal: Principal,
         receive: Callable[[], Awaitable[Any]],
         send: Callable[[Any], Awaitable[None]],
+        peer: str = "",
     ) -> None:
+        self.peer = peer
+        """Where it comes from: address and port."""
         self._stream = stream
         self._principal = principal
         self._receive = receive

@@ -86,7 +86,7 @@ def test_percentiles_are_those_of_the_latest_groups() -> None:
         group(made, started(n), took=1_000 if n else 5_000)
     told = made.durations()
     assert (told.samples, told.p50_ms, told.max_ms) == (LATEST, 1.0, 5.0)
-    assert sum(made.sync_ms.counts) == 2 * LATEST
+    assert sum(made.sync_s.counts) == 2 * LATEST
     assert made.commits == made.syncs == 2 * LATEST
 
 
