@@ -328,3 +328,15 @@ async def test_metrics_agree_with_the_figures(house) -> None:
         assert found["perdure_http_requests_total", "", "", "4xx"] == 1
         assert found["perdure_http_request_seconds_count", route] == 2
         assert "nobody" not in answer.text
+
+
+async def test_what_a_node_tells_is_described(house) -> None:
+    """Every route of these stands in the API's own description, with the type of its answer."""
+    async with site(house) as at:
+        document = await at.get("/api/v1/openapi.json")
+        for path in ("stats", "queues", "workers", "shards", "nodes"):
+            answer = document["paths"][f"/api/v1/{path}"]["get"]["responses"]["200"]
+            assert "$ref" in answer["content"]["application/json"]["schema"]
+        assert "text/event-stream" in document["paths"]["/api/v1/stream"]["get"]["responses"]["200"]["content"]
+        assert {"StreamQuery", "Histogram"}.isdisjoint(document["components"]["schemas"])
+        assert "QueueFigures" in document["components"]["schemas"]

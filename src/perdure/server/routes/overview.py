@@ -1,6 +1,6 @@
 """Figures of the node: answered from counters, at once, whatever the number of runs. Changes nothing."""
 
-from typing import Generic, TypeVar
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -8,14 +8,35 @@ from perdure.core.overview import NodeFigures, QueueFigures, ShardFigures, Stats
 from perdure.ports import Overview
 from perdure.server.route import HttpAnswer, HttpRequest, Route, answer
 
-T = TypeVar("T")
 
-
-class Page(Struct, Generic[T], frozen=True, kw_only=True):
+class Whole(Struct, frozen=True, kw_only=True):
     """A list that is always whole: `cursor` is null."""
 
-    items: list[T]
     cursor: None = None
+
+
+class QueueList(Whole, frozen=True, kw_only=True):
+    """Every line of every task queue."""
+
+    items: Sequence[QueueFigures]
+
+
+class WorkerList(Whole, frozen=True, kw_only=True):
+    """Every worker that is connected."""
+
+    items: Sequence[WorkerFigures]
+
+
+class ShardList(Whole, frozen=True, kw_only=True):
+    """Every shard."""
+
+    items: Sequence[ShardFigures]
+
+
+class NodeList(Whole, frozen=True, kw_only=True):
+    """Every node."""
+
+    items: Sequence[NodeFigures]
 
 
 class Figures:
@@ -46,7 +67,7 @@ class Figures:
                 tag="Node",
                 permission="read",
                 handler=self.queues,
-                answers={200: Page[QueueFigures]},
+                answers={200: QueueList},
             ),
             Route(
                 method="GET",
@@ -56,7 +77,7 @@ class Figures:
                 tag="Node",
                 permission="read",
                 handler=self.workers,
-                answers={200: Page[WorkerFigures]},
+                answers={200: WorkerList},
             ),
             Route(
                 method="GET",
@@ -66,7 +87,7 @@ class Figures:
                 tag="Node",
                 permission="read",
                 handler=self.shards,
-                answers={200: Page[ShardFigures]},
+                answers={200: ShardList},
             ),
             Route(
                 method="GET",
@@ -76,7 +97,7 @@ class Figures:
                 tag="Node",
                 permission="read",
                 handler=self.nodes,
-                answers={200: Page[NodeFigures]},
+                answers={200: NodeList},
             ),
         )
 
@@ -84,13 +105,13 @@ class Figures:
         return answer(self._overview.stats())
 
     async def queues(self, _: HttpRequest) -> HttpAnswer:
-        return answer(Page(items=list(self._overview.queues())))
+        return answer(QueueList(items=self._overview.queues()))
 
     async def workers(self, _: HttpRequest) -> HttpAnswer:
-        return answer(Page(items=list(self._overview.workers())))
+        return answer(WorkerList(items=self._overview.workers()))
 
     async def shards(self, _: HttpRequest) -> HttpAnswer:
-        return answer(Page(items=list(self._overview.shards())))
+        return answer(ShardList(items=self._overview.shards()))
 
     async def nodes(self, _: HttpRequest) -> HttpAnswer:
-        return answer(Page(items=[self._overview.node()]))
+        return answer(NodeList(items=[self._overview.node()]))
