@@ -134,6 +134,7 @@ async def _serve(plan: _Plan) -> int | None:
             stack.enter_context(collector("tuned"))
             await stack.enter_async_context(LocalServer(node.frontend, plan.data))
             await stack.enter_async_context(door)
+            stack.callback(node.frontend.leave)
             with contextlib.redirect_stdout(plan.own):
                 _announce(node, plan, door.url)
             end = await _until(node, stop, reload=plan.reload)
