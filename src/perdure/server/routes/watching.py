@@ -15,7 +15,7 @@ from starlette.types import Send
 from perdure.core.errors import InvalidArgument, ResourceExhausted
 from perdure.core.overview import NewsItem
 from perdure.ports import FellBehind, News, NewsReader
-from perdure.server.http_limits import HttpLimits
+from perdure.runtime.http_limits import HttpLimits
 from perdure.server.long_poll import CallerGone, LongPolls, hung_up
 from perdure.server.parameters import OptionalId
 from perdure.server.route import HttpRequest, Route
