@@ -31,8 +31,18 @@ from perdure.replay.history import replay_history
 from perdure.replay.runner import Runner, check_closed
 from perdure.runtime.chance import RealChance
 from perdure.runtime.clock import RealClock
+from perdure.sdk.client import Client
+from perdure.sdk.coded import coded
+from perdure.sdk.intercepted import intercepted
+from perdure.server.access import Gate
+from perdure.server.app import build_app
+from perdure.server.http_server import HttpServer
+from perdure.server.stream import Stream
 from perdure.store.memory import MemoryStore
+from perdure.wire.address import address_of
+from perdure.wire.remote_frontend import RemoteFrontend
 from perdure.worker.sessions import Session, Sessions
+from perdure.worker.worker import TaskWorker
 
 PATIENCE_S = 30.0
 """So long may anything take that a test waits for."""
@@ -72,7 +82,7 @@ class AlwaysCold(Sessions):
         return None
 
 
-MODES = ("warm", "cold", "unfused", "piecemeal", "tiny")
+MODES = ("warm", "cold", "unfused", "piecemeal", "tiny", "remote")
 
 
 TINY: dict[str, Any] = {
@@ -91,6 +101,35 @@ def force(node: Node, mode: str) -> None:
         node.worker.decider.fuse = False
     elif mode == "piecemeal":
         node.worker.decider.commands_max = 1
+
+
+async def move_out(node: Node, options: dict[str, Any]) -> None:
+    """Put a real port and a connection between the node's engine and its client and worker, as if those lived in another process."""
+    stream = Stream(node.frontend, Gate.open(), node.frontend.incarnation)
+    server = HttpServer(build_app(node.frontend, Gate.open(), routes=[stream.route()]), port=0)
+    await server.start()
+    remote = RemoteFrontend(address_of(server.url), None, RealClock(), RealChance())
+    await remote.open(PATIENCE_S)
+    seen = coded(remote, options.get("codec"))
+    node.client = Client(intercepted(seen, node.registry.interceptors), RealChance(), node.client.namespace)
+    node.worker = TaskWorker(
+        seen,
+        RealChance(),
+        node.registry,
+        tuple(options.get("queues", ("default",))),
+        max_activities=options.get("max_activities", 200),
+        max_processes=options.get("max_processes") or 0,
+        max_cached_runs=options.get("max_cached_runs", 10_000),
+    )
+    close = node._close
+
+    async def closed() -> None:
+        await remote.close()
+        await stream.stop()
+        await server.stop()
+        await close()
+
+    node._close = closed  # type: ignore[method-assign]
 
 
 # ------------------------------------------------------------------------------------------------------------------------ house
@@ -122,6 +161,8 @@ class House:
         force(node, self.mode)
         watch(node)
         async with node as app:
+            if self.mode == "remote":
+                await move_out(app, options)
             if things:
                 app.register(*things)
             yield app
@@ -143,7 +184,9 @@ class House:
         replay_all_ways(definition, record.events, covered, row.workflow_id)
         builds = {note.build_id for note in record.notes if isinstance(note, DecidedBy)}
         drawn = any(isinstance(event, ev.SideEffectRecorded) for event in record.events)
-        if builds <= {app.registry.build_id()} and not drawn:  # else it would decide anew what other code decided, or draw anew
+        if (
+            builds <= {app.registry.build_id()} and not drawn and not overtaken(record.events)
+        ):  # else it would decide anew what other code decided, or draw anew
             replay_warm(definition, record.events, row.workflow_id)
         source = definition.cls or definition.fn
         if source.__qualname__.isidentifier():
@@ -205,6 +248,14 @@ def replay_warm(definition: Any, events: Any, workflow_id: str) -> None:
             check_closed(runner, closing)
     finally:
         runner.close()
+
+
+def overtaken(events: Any) -> bool:
+    """True when an update was accepted on less than was recorded by then: whoever held the later input warm has thrown the run away."""
+    return any(
+        isinstance(event, ev.UpdateAccepted) and any(ev.is_input(events[at]) for at in range(event.at, event.id - 1))
+        for event in events
+    )
 
 
 def by_decisions(events: Any) -> Iterator[list[Any]]:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from starlette.types import Send
 
 from perdure.core.errors import PerdureError, PermissionDenied, ResourceExhausted, Unavailable
-from perdure.core.limits import LIMITS, Limits
 from perdure.core.principal import Principal
 from perdure.ports import Frontend
 from perdure.runtime.stream_limits import STREAM_LIMITS, StreamLimits
@@ -149,13 +148,12 @@ class Stream:
 
     def welcome(self, *, resumed: bool) -> Welcome:
         """What a new connection is told."""
-        limits = getattr(self.frontend, "limits", LIMITS)
         return Welcome(
             version=VERSION,
             resumed=resumed,
             node=self._node,
             lives_for=self.lives_for,
-            limits=limits if isinstance(limits, Limits) else LIMITS,
+            limits=limits_of(self.frontend),
         )
 
     def open_session(self, hello: Hello, principal: Principal, connection: Connection) -> tuple[Session, bool]:
