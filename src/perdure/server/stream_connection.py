@@ -132,7 +132,7 @@ class Connection:
     async def _serve_session(self, hello: Hello) -> None:
         session, resumed = self._stream.open_session(hello, self._principal, self)
         self._session = session
-        self._reads = Reads(self._stream.frontend, self._principal, self._stream.limits, self._say)
+        self._reads = Reads(self._stream.frontend, self._principal, self._stream.limits, self._say, session.takes)
         session.arrivals.begin(self._hello_n)
         welcome = self._stream.welcome(resumed=resumed)
         session.outbox.add(text_of(welcome))

@@ -10,7 +10,7 @@ from msgspec import MsgspecError, Raw
 from perdure.core.errors import InvalidArgument, PerdureError, ResourceExhausted
 from perdure.core.payload import NULL
 from perdure.core.principal import Principal
-from perdure.core.queries import QueryTaken
+from perdure.core.queries import QueryTaken, TakeQuery
 from perdure.ports import Frontend, Record
 from perdure.runtime.stream_limits import StreamLimits
 from perdure.wire import messages as ms
@@ -24,13 +24,21 @@ log: Final = logging.getLogger(__name__)
 
 
 class Reads:
-    """`say` puts the text of a message on its way."""
+    """`say` puts the text of a message on its way; `takes` hears that a worker takes a query, and raises when it may not."""
 
-    def __init__(self, frontend: Frontend, principal: Principal, limits: StreamLimits, say: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        frontend: Frontend,
+        principal: Principal,
+        limits: StreamLimits,
+        say: Callable[[bytes], None],
+        takes: Callable[[TakeQuery], None],
+    ) -> None:
         self._frontend = frontend
         self._principal = principal
         self._limits = limits
         self._say = say
+        self._takes = takes
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -42,7 +50,11 @@ class Reads:
         if number in self._tasks:
             return  # asked twice
         try:
-            self._principal.require("work" if isinstance(ask, ms.AskTakeQuery) else "read")
+            if isinstance(ask, ms.AskTakeQuery):
+                self._principal.require("work")
+                self._takes(ask.take)
+            else:
+                self._principal.require("read")
             if len(self._tasks) >= self._limits.asks_max:
                 raise ResourceExhausted(
                     f"{self._limits.asks_max:,} asks of this connection are unanswered (asks_max)", retry_after=1.0

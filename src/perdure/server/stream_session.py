@@ -16,6 +16,7 @@ from perdure.core import requests as rq
 from perdure.core.errors import InvalidArgument, LimitExceeded, PerdureError, PermissionDenied, ResourceExhausted
 from perdure.core.payload import NULL
 from perdure.core.principal import Principal
+from perdure.core.queries import TakeQuery
 from perdure.ports import Frontend, Subscription
 from perdure.runtime.stream_limits import StreamLimits
 from perdure.server.stream_worker import RemoteWorker
@@ -165,7 +166,7 @@ class Session:
     def _check_named(self, kind: type, request: Any) -> None:
         worker = self.workers.get(request.worker)
         if worker is None:
-            raise PermissionDenied(f"worker {request.worker!r} does not speak through this connection")
+            raise _stranger(request.worker)
         if kind is rq.ClaimActivity:
             worker.claimed(request.run_id, request.command)
             force_setattr(request, "incarnation", "")
@@ -217,6 +218,13 @@ class Session:
         worker = self.add_worker(message.worker.worker)
         self._lines[message.line] = (worker, worker.subscribe(message))
 
+    def takes(self, query: TakeQuery) -> None:
+        """One of its workers takes a query it was handed. Raises `PermissionDenied` when it is no worker of this session."""
+        worker = self.workers.get(query.worker)
+        if worker is None:
+            raise _stranger(query.worker)
+        worker.claimed(query.query_id)
+
     def grant(self, line: int, credits: int) -> None:
         held = self._lines.get(line)
         if held is not None:
@@ -232,6 +240,10 @@ def _answer(number: int, reply: Any, error: BaseException | None) -> Message:
     if error is not None:
         return Failed(id=number, error=fault_of(error))
     return Replied(id=number, reply=reply) if reply is not None else Found(id=number, ok=NULL)
+
+
+def _stranger(worker: str) -> PermissionDenied:
+    return PermissionDenied(f"worker {worker!r} does not speak through this connection")
 
 
 def _too_many(limits: StreamLimits) -> ResourceExhausted:

@@ -11,8 +11,8 @@ from perdure.wire.messages import Delivered, Message, Notice, Subscribe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Pointer = tuple[str, int, str]
-"""Run, command (0: the run's workflow task) and query of a task."""
+Pointer = tuple[str, int]
+"""Run and command (0: the run's workflow task) of a task; of a query's, its id and 0."""
 
 
 class RemoteWorker:
@@ -56,14 +56,14 @@ class RemoteWorker:
         if line is None:
             return
         unclaimed = self._unclaimed
-        unclaimed[(item.run_id, item.command, item.query)] = item
+        unclaimed[_pointer(item)] = item
         if len(unclaimed) > self._unclaimed_max:
             del unclaimed[next(iter(unclaimed))]
         self._say(Delivered(line=line[0], task=item))
 
-    def claimed(self, run_id: str, command: int = 0, query: str = "") -> None:
+    def claimed(self, of: str, command: int = 0) -> None:
         """It has claimed what it was handed, or needs it no more."""
-        self._unclaimed.pop((run_id, command, query), None)
+        self._unclaimed.pop((of, command), None)
 
     def unsubscribe(self, number: int) -> None:
         """It wants no more of one queue; what it was handed of that and has not claimed, others get."""
@@ -86,8 +86,12 @@ class RemoteWorker:
 
     def _give_back(self, subscription: Subscription, tasks: "Iterable[Task]") -> None:
         for task in tasks:
-            del self._unclaimed[(task.run_id, task.command, task.query)]
+            del self._unclaimed[_pointer(task)]
             subscription.give_back(task)
+
+
+def _pointer(task: Task) -> Pointer:
+    return (task.query or task.run_id, task.command)
 
 
 class _Nobody:
