@@ -80,7 +80,7 @@ async def check(node: Any, run: str, *, once: bool = True) -> None:
     """Every step counts once in the history, and the code reproduces it; with `once` each was carried out once, at its first attempt."""
     assert await node.client.handle(run).result() == "first u s left right child last"
     for row in [row async for row in node.client.list()]:
-        if row.workflow_id != run and row.parent != run:
+        if run not in (row.workflow_id, row.parent):
             continue
         record = await node.frontend.record("default", row.workflow_id, row.run_id)
         definition = Everything if row.type == "Everything" else child
@@ -97,6 +97,11 @@ def workflow_definition(thing: Any) -> Any:
     from perdure.sdk.workflow import workflow_of
 
     return workflow_of(thing)
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DONE.clear()
 
 
 @pytest.fixture
@@ -117,7 +122,6 @@ async def through(served: Any, unkindness: Unkindness, run: str) -> UnkindWire:
     return wire
 
 
-@pytest.mark.rule("F5")
 @pytest.mark.parametrize("direction", ["in", "out"])
 @pytest.mark.parametrize("delivered", [False, True])
 @pytest.mark.usefixtures("single")
@@ -134,7 +138,7 @@ async def test_cut_at_every_message(serve: Any, direction: Any, delivered: bool)
         assert count > 20
 
 
-@pytest.mark.parametrize("every", [2, 3, 5, 8])
+@pytest.mark.parametrize("every", [4, 7, 11, 16])
 @pytest.mark.usefixtures("single")
 async def test_cut_again_and_again(serve: Any, every: int) -> None:
     """Connections that last for a few messages each are enough to get through."""

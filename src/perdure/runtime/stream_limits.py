@@ -12,6 +12,8 @@ class StreamLimits(PositiveBounds, frozen=True, kw_only=True):
     """Kept at once, those without a connection too: past it the one that has been without for longest is forgotten."""
     session_kept_s: float = 60.0
     """So long is a session kept without a connection or a beat: whoever comes back later asks as if for the first time."""
+    lost_after_s: float = 0.25
+    """So long after its connection a worker may be back and go on as if nothing had been; then its workflow claims end."""
     asks_max: int = 50_000
     """Unanswered asks of one session: `ResourceExhausted`."""
     kept_bytes_max: int = 256 * 1024 * 1024

@@ -225,7 +225,7 @@ class Stream:
                 self._heard(name, found.connection.peer if found.connection is not None else "")
 
     def _forget(self, session: Session) -> None:
-        session.is_over = True
+        session.end()
         self._ended.add_out(session.outbox)
         self._beats.pop(session.id, None)
         handle = self._ends.pop(session.id, None)

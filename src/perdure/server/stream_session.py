@@ -3,6 +3,7 @@
 A request asked again, because its answer was lost with a connection, is not carried out again: the answer is kept until it is acknowledged.
 """
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from perdure.core.errors import InvalidArgument, LimitExceeded, PerdureError, Pe
 from perdure.core.payload import NULL
 from perdure.core.principal import Principal
 from perdure.core.queries import TakeQuery
-from perdure.ports import Frontend, Subscription
+from perdure.ports import Frontend
 from perdure.runtime.stream_limits import StreamLimits
 from perdure.server.stream_worker import RemoteWorker
 from perdure.wire.arrivals import Arrivals
@@ -68,7 +69,8 @@ class Session:
         self._sent: deque[tuple[int, list[int]]] = deque()
         """Frames not acknowledged, with the asks that were answered in them."""
         self._n = 0
-        self._lines: dict[int, tuple[RemoteWorker, Subscription]] = {}
+        self._lines: dict[int, RemoteWorker] = {}
+        self._losing: asyncio.TimerHandle | None = None
 
     @property
     def unanswered(self) -> int:
@@ -81,6 +83,8 @@ class Session:
         """It has a connection again: what it has not received goes out on that."""
         self.acknowledged(ack)
         self.connection = connection
+        for worker in self.workers.values():
+            worker.offer_again()
         self._sent.clear()
         self.outbox.clear()
 
@@ -91,14 +95,28 @@ class Session:
                 self.outbox.add(text, number)
 
     def detach(self, connection: "Connection") -> None:
-        """A connection is gone: nothing is handed to its workers, and what they have not claimed goes to others."""
+        """A connection is gone: nothing is handed to its workers, and if they are not back in a moment, they are lost."""
         if self.connection is not connection:
             return
         self.connection = None
         self._lines.clear()
         for worker in self.workers.values():
-            worker.leave()
+            worker.pause()
         self.outbox.clear()
+        if self.workers and not self.is_over and self._losing is None:
+            self._losing = asyncio.get_running_loop().call_later(self._limits.lost_after_s, self._lose)
+
+    def _lose(self) -> None:
+        self._losing = None
+        for worker in self.workers.values():
+            worker.lose(lost=self.connection is None)
+
+    def end(self) -> None:
+        """It will not be heard of again."""
+        self.is_over = True
+        if self._losing is not None:
+            self._losing.cancel()
+        self._lose()
 
     def acknowledged(self, ack: int) -> None:
         """Every frame up to `ack` has arrived."""
@@ -216,7 +234,8 @@ class Session:
             raise LimitExceeded(f"{self._limits.lines_max} subscriptions of one connection (lines_max)")
         force_setattr(message.worker, "incarnation", "")
         worker = self.add_worker(message.worker.worker)
-        self._lines[message.line] = (worker, worker.subscribe(message))
+        worker.subscribe(message)
+        self._lines[message.line] = worker
 
     def takes(self, query: TakeQuery) -> None:
         """One of its workers takes a query it was handed. Raises `PermissionDenied` when it is no worker of this session."""
@@ -226,14 +245,14 @@ class Session:
         worker.claimed(query.query_id)
 
     def grant(self, line: int, credits: int) -> None:
-        held = self._lines.get(line)
-        if held is not None:
-            held[1].grant(credits)
+        worker = self._lines.get(line)
+        if worker is not None:
+            worker.grant(line, credits)
 
     def unsubscribe(self, line: int) -> None:
-        held = self._lines.pop(line, None)
-        if held is not None:
-            held[0].unsubscribe(line)
+        worker = self._lines.pop(line, None)
+        if worker is not None:
+            worker.unsubscribe(line)
 
 
 def _answer(number: int, reply: Any, error: BaseException | None) -> Message:

@@ -10,6 +10,8 @@ from perdure.ports import Answer
 from perdure.wire.messages import Found, RecordPart
 
 FOR_EVER: Final = float("inf")
+NONE: Final = 0.0
+"""The answer is of use on this connection only: with it the ask fails."""
 
 
 class Asked:

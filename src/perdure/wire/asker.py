@@ -221,6 +221,7 @@ class Asker:
             self._greeting.set_exception(Unavailable(f"the node closed the connection: {why}"))
         was_ready, self._ready = self._ready, False
         self._why = why
+        self._fail(lambda asked: not asked.patience, Unavailable(why))
         if self._closed is None and was_ready:
             log.warning("the connection to %s is gone (%s); connecting again", self.address.base, why)
         if self._closed is None and self._looking is None:
@@ -261,6 +262,8 @@ class Asker:
             answer(None, InvalidArgument(f"the request cannot be written as JSON: {error}"))
             return number
         refusal = self._closed or self._refusal(len(text))
+        if not patience and not self._ready:
+            refusal = refusal or Unavailable(self._why)
         if refusal is not None:
             answer(None, refusal)
             return number

@@ -18,7 +18,7 @@ from perdure.core.requests import AnyRequest, HeartbeatActivity, WorkerRequest
 from perdure.ports import Answer, Chance, Clock, Deliver, Record, RunFilter, RunPage, Subscription, TaskKind, WorkerIdentity
 from perdure.wire import messages as ms
 from perdure.wire.address import Address
-from perdure.wire.asked import FOR_EVER
+from perdure.wire.asked import FOR_EVER, NONE
 from perdure.wire.asker import Asker
 from perdure.wire.beats import Beats
 from perdure.wire.claims_held import ClaimsHeld
@@ -106,7 +106,7 @@ class RemoteFrontend:
         return self._lines.subscribe(queue, kind, worker, deliver, credits)
 
     def take_query(self, request: TakeQuery, answer: Answer) -> None:
-        self.asker.ask(ms.AskTakeQuery, partial(_taken, answer), _query_taken, patience=FOR_EVER, may_fail=False, take=request)
+        self.asker.ask(ms.AskTakeQuery, partial(_taken, answer), _query_taken, patience=NONE, take=request)
 
     def answer_query(self, answer: QueryAnswer) -> None:
         self.asker.ask(ms.AskAnswerQuery, _ignore, _nothing, patience=FOR_EVER, may_fail=False, answer=answer)

@@ -54,6 +54,7 @@ class Socket(asyncio.Protocol):
         self._why = ""
         self.is_writable = True
         self.opened: asyncio.Future[None] = self._loop.create_future()
+        self.opened.add_done_callback(_seen)
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
     # ------------------------------------------------------------------------------------------------------- of the transport
@@ -191,6 +192,12 @@ class Socket(asyncio.Protocol):
             self._watch()
         else:
             self.abort(f"the node has been silent for {PING_S + PONG_S:g} s")
+
+
+def _seen(opened: "asyncio.Future[None]") -> None:
+    """Whoever gave up waiting does not ask why it failed."""
+    if not opened.cancelled():
+        opened.exception()
 
 
 def _nobody(_why: str) -> None:
