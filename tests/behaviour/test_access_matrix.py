@@ -147,7 +147,7 @@ async def test_a_node_that_cannot_listen_leaves_nothing(tmp_path: Path) -> None:
             node.frontend, Settings(server=ServerSettings(port=door.port)), node.clock, RealChance(), data=tmp_path / "two"
         )
         async with node:
-            with pytest.raises(Unavailable, match="cannot listen on"):
+            with pytest.raises(Unavailable, match="is taken by a perdure node"):
                 await other.start()
             await other.stop()
             assert not (tmp_path / "two" / "server.json").exists()

@@ -177,6 +177,7 @@ class Asker:
     async def _connect(self) -> None:
         socket: Socket | None = None
         self._greeting = self._loop.create_future()
+        self._greeting.add_done_callback(_seen)
         self.inbox.clear()
         self.outbox.clear()
         try:
@@ -384,3 +385,9 @@ class Asker:
             asked.answer(value, error)
         except Exception:
             log.exception("taking an answer of the node failed")
+
+
+def _seen(greeting: "asyncio.Future[Welcome]") -> None:
+    """A connection that was refused is known by its own error; nobody asks the greeting that never came."""
+    if not greeting.cancelled():
+        greeting.exception()
