@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from perdure import codecs, errors, interceptors, testing
     from perdure.core.limits import Limits
     from perdure.node import embedded
-    from perdure.remote import connect
+    from perdure.remote import SyncClient, connect
     from perdure.sdk.activity import activity
     from perdure.sdk.child import ChildHandle
     from perdure.sdk.client import Client
@@ -31,6 +31,7 @@ __all__ = [
     "Limits",
     "PayloadCodec",
     "Retry",
+    "SyncClient",
     "Worker",
     "activity",
     "codecs",
@@ -50,6 +51,7 @@ _HOMES: Final = {
     "Limits": "perdure.core.limits",
     "PayloadCodec": "perdure.sdk.codecs",
     "Retry": "perdure.sdk.options",
+    "SyncClient": "perdure.remote",
     "Worker": "perdure.standalone",
     "activity": "perdure.sdk.activity",
     "codecs": "",

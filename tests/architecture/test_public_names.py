@@ -10,6 +10,7 @@ PUBLIC = [
     "Limits",
     "PayloadCodec",
     "Retry",
+    "SyncClient",
     "Worker",
     "activity",
     "codecs",

@@ -180,9 +180,10 @@ async def updates(client: Client) -> None:
     assert_type(await handle.update(Basket.counted(most=4)), int)
     assert_type(await handle.update(Basket.counted), int)
     assert_type(await handle.update("checkout", "c"), Any)
-    started = await handle.start_update(Basket.checkout("c"))
-    assert_type(started, UpdateHandle[list[str]])
-    assert_type(await started.result(timeout=3), list[str])
+    accepted = await handle.start_update(Basket.checkout("c"))
+    assert_type(accepted, UpdateHandle[list[str]])
+    assert_type(await accepted.result(timeout=3), list[str])
+    await accepted.result(timeout="3")  # error
     assert_type(await (await handle.start_update(Basket.counted, 2)).result(), int)
     await handle.update(Basket.checkout(3))  # error
     await handle.update(Basket.checkout, 3)  # error

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, structs
 from perdure.core.errors import CodecError
 from perdure.core.failure import Failure
 from perdure.core.payload import ABSENT, Payload, is_absent
-from perdure.sdk.codecs import PayloadCodec, codec_of
+from perdure.sdk.codecs import Codec, PayloadCodec, codec_of
 
 MARK: Final = b'{"perdure/encoded":"'
 _END: Final = b'"}'
@@ -55,7 +55,7 @@ def any_encoded(payloads: tuple[Payload, ...], keywords: dict[str, Payload]) -> 
     return any(map(is_encoded, keywords.values())) if keywords else False
 
 
-def decoded(value: _T, codec: object) -> _T:
+def decoded(value: _T, codec: Codec) -> _T:
     """Anything that holds payloads (the events of an exported history, say) as a process with that codec sees it. Raises `CodecError`."""
     return Encoding(codec_of(codec)).decoded(value)
 

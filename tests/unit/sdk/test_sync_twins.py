@@ -6,6 +6,8 @@ from typing import Any, get_overloads
 
 import pytest
 
+import perdure
+from perdure import SyncClient
 from perdure.sdk.client import Client, Listing, Page
 from perdure.sdk.handle import Handle
 from perdure.sdk.sync_client import SyncCaller, SyncListing
@@ -72,6 +74,11 @@ def test_overloads_are_compared() -> None:
     first, second = get_overloads(SyncCaller.start)[:2]
     assert shape(first, read=as_told) != shape(second, read=as_told)
     assert "SyncHandle[R]" in shape(first, read=as_told)[-1]
+
+
+def test_both_are_made_alike() -> None:
+    """`SyncClient` takes what `connect` takes."""
+    assert shape(SyncClient, read=as_told)[:-1] == shape(perdure.connect, read=as_told)[:-1]
 
 
 def test_both_handles_have_the_same_attributes() -> None:
