@@ -91,6 +91,16 @@ def test_an_approval_comes_after_everything_is_gone(tmp_path: Path) -> None:
     assert (report["counts"]["worker_kills"], report["counts"]["server_kills"]) == (1, 1)
 
 
+@pytest.mark.slow
+def test_a_seed_that_does_not_end_in_time_is_no_success(tmp_path: Path) -> None:
+    """Time is up: everything is stopped, and what is unfinished is named."""
+    done = chaos("run", "--short", "--timeout", "6", "--out", str(tmp_path / "trial"))
+    assert done.returncode == 1
+    assert "not everything ended in time: 6 s are over" in done.stdout
+    assert "is not finished" in done.stdout
+    assert str(tmp_path / "trial") in done.stderr
+
+
 def test_trials_are_listed_and_others_refused(tmp_path: Path) -> None:
     """`list` names them; an unknown one, a directory in use, and nothing to report each have their exit code."""
     assert "delayed-signal" in chaos("list").stdout

@@ -6,9 +6,9 @@ and once after a rolling deploy, when every question that is withheld has been a
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, cast
 
 import perdure
 from perdure.chaos.commissions import commissions
@@ -19,6 +19,8 @@ from perdure.chaos.house import Server, World
 from perdure.chaos.place import Place
 from perdure.chaos.scale import Scale
 from perdure.demo.book import Book
+from perdure.demo.child import ChildDiedError
+from perdure.errors import Unavailable
 
 CONNECT_S: Final = 30.0
 
@@ -38,14 +40,12 @@ class Seed:
 
     async def run(self) -> None:
         """Returns when all have ended or time is up, which the course then says; what went wrong is for the auditor to find."""
-        time = asyncio.timeout(self._scale.seed_s)
         try:
-            async with time, self._house() as (server, fleet, desk):
+            async with asyncio.timeout(self._scale.seed_s), self._house() as (server, fleet, desk):
                 await self._storm_over(server, fleet, desk)
-        except TimeoutError:
-            if not time.expired():
-                raise
-            self._course.tell("gave up", why=f"{self._scale.seed_s:g} s are over")
+        except* (TimeoutError, ChildDiedError, Unavailable) as errors:
+            for error in leaves(errors):
+                self._course.tell("gave up", why=str(error) or f"{self._scale.seed_s:g} s are over")
         finally:
             self._course.tell("seed ended")
             self._course.close()
@@ -112,3 +112,12 @@ class Seed:
         for place in fleet.places:
             await fleet.replace(place, "v2")
         self._course.tell("deploy done", in_flight=desk.in_flight)
+
+
+def leaves(errors: BaseExceptionGroup) -> Iterator[BaseException]:
+    """What lies in a group and the groups in it."""
+    for error in errors.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from leaves(cast("BaseExceptionGroup", error))
+        else:
+            yield error

@@ -9,6 +9,8 @@ from rich.table import Table
 from perdure.chaos.findings import Findings
 
 FAULTS_MAX: Final = 30
+PIPE_COLUMNS: Final = 160
+"""So wide may a table be where nobody says how much room there is."""
 COLUMNS: Final = (
     ("runs", "runs"),
     ("in_flight_at_deploy", "at deploy"),
@@ -25,6 +27,8 @@ COLUMNS: Final = (
 def show(findings: Findings) -> None:
     """Print them on standard output."""
     console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = PIPE_COLUMNS
     if len(findings.seeds) > 1:
         console.print(_by_seed(findings))
         console.print()
