@@ -11,6 +11,7 @@ import pytest
 
 import perdure
 from perdure.node import Node
+from perdure.runtime.http_limits import HTTP_LIMITS, HttpLimits
 from perdure.server.access import Gate
 from perdure.server.app import build_app
 from perdure.server.http_server import HttpServer
@@ -49,7 +50,13 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    data: Path, *things: object, gate: Gate | None = None, port: int = 0, stream: dict[str, Any] | None = None, **options: Any
+    data: Path,
+    *things: object,
+    gate: Gate | None = None,
+    port: int = 0,
+    stream: dict[str, Any] | None = None,
+    http: HttpLimits = HTTP_LIMITS,
+    **options: Any,
 ) -> AsyncIterator[Served]:
     """A running node with a journal in `data`, behind a port. `stream` are further arguments of its `Stream`."""
     async with perdure.embedded(data, **options) as node:
@@ -57,7 +64,7 @@ async def serving(
             node.register(*things)
         gate = gate or Gate.open()
         wire = Stream(node.frontend, gate, node.frontend.incarnation, **(stream or {}))
-        server = HttpServer(build_app(node.frontend, gate, routes=wire.routes()), port=port)
+        server = HttpServer(build_app(node.frontend, gate, limits=http, routes=wire.routes()), port=port)
         await server.start()
         try:
             yield Served(node, wire, server)

@@ -4,13 +4,16 @@ import asyncio
 from typing import Any
 
 import pytest
+import websockets
 
 import perdure
 from perdure import activity, workflow
 from perdure.errors import InvalidArgument, NotFound, PermissionDenied, Unavailable
 from perdure.runtime.api_key import hash_of
 from perdure.runtime.clock import RealClock
+from perdure.runtime.http_limits import HttpLimits
 from perdure.server.access import Gate, KnownKey, Principal
+from perdure.wire.messages import PATH
 
 
 @activity
@@ -48,6 +51,15 @@ class Cart:
     async def put(self, item: str) -> int:
         self.items.append(item)
         return len(self.items)
+
+
+async def test_a_connection_outlives_the_bounds_of_http(serve: Any) -> None:
+    """Once it speaks WebSocket, no clock of HTTP cuts it: after many times the idle bound it is still the same connection."""
+    bounds = HttpLimits(idle_s=0.1, head_s=0.2, body_s=0.2)
+    async with serve(http=bounds) as node, websockets.connect(node.url.replace("http", "ws") + PATH) as connection:
+        with pytest.raises(TimeoutError):  # what the node does not send by itself, it does not send now either
+            await asyncio.wait_for(connection.recv(), 1)
+        assert connection.state is websockets.State.OPEN
 
 
 async def test_steps_run_on_a_worker_over_the_wire(serve: Any) -> None:

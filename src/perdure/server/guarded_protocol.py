@@ -46,6 +46,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._raw_bytes = 0
         self._no: tuple[str, str] | None = None
         """Code and message of what was refused."""
+        self._is_websocket = False
+        """Another protocol has the connection: whatever is written here would be taken for one of its frames."""
 
     # ---------------------------------------------------------------------------------------------------------- connection
 
@@ -71,7 +73,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         self._raw_bytes += len(data)
         super().data_received(data)
-        if self.transport.is_closing() or self._deadline is not None:
+        if self.transport.is_closing() or self._is_websocket or self._deadline is not None:
             return
         if self._in_head and self._raw_bytes > self.limits.header_bytes_max + self.limits.url_bytes_max:
             self._refuse(*_MANY_BYTES)
@@ -79,6 +81,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._arm(self.limits.idle_s)  # bytes that begin no request, such as empty lines
 
     def handle_websocket_upgrade(self) -> None:
+        self._is_websocket = True
         self._disarm()
         super().handle_websocket_upgrade()
 
