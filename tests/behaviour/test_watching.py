@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import perdure
 from perdure import workflow
 from perdure.node import Node
 from perdure.runtime.http_limits import HttpLimits
@@ -87,9 +88,7 @@ class Reader:
 async def site(
     house: Any, *things: object, limits: HttpLimits | None = None, kept: int = 10_000, **options: Any
 ) -> AsyncIterator[Site]:
-    async with house(*things, **options) as app:
-        ring = app.frontend.news
-        ring._ring, ring._kept = [None] * kept, kept
+    async with house(*things, limits=perdure.Limits(news_kept=kept), **options) as app:
         built = build_app(
             app.frontend, Gate.open(), limits=limits or HttpLimits(), overview=app.frontend.overview, news=app.frontend.news
         )

@@ -110,3 +110,12 @@ def cpu_of(pid: int) -> float:
         return 0.0
     user, system = text.rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / _TICK
+
+
+def waited_s(pid: int) -> float:
+    """Seconds in which the main thread of a process was ready to run and had no core; 0.0 where the system does not tell."""
+    try:
+        text = Path(f"/proc/{pid}/schedstat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0.0
+    return int(text.split()[1]) / 1e9

@@ -72,10 +72,12 @@ def mount_of(path: Path) -> tuple[str, str]:
     return found
 
 
-def resident_bytes() -> int:
-    """Memory of this process that lies in RAM; the highest it ever was where the system tells no more."""
-    for line in _lines(_PROC / "self/statm"):
+def resident_bytes(pid: int | None = None) -> int:
+    """Memory of a process (this one) that lies in RAM; of this one the highest it ever was where the system tells no more, of another 0."""
+    for line in _lines(_PROC / f"{pid or 'self'}/statm"):
         return int(line.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    if pid is not None:
+        return 0
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

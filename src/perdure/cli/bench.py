@@ -9,3 +9,6 @@ app.command(
 )
 app.command("perdure.bench.parked:main", name="parked", help="Measure runs that only wait: memory, answers, restarts.")
 app.command("perdure.bench.remote:main", name="remote", help="Measure a server, a worker and a client as three processes.")
+app.command(
+    "perdure.bench.approvals:main", name="approvals", help="Measure runs that wait on a server, and how fast they all go on."
+)

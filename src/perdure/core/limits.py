@@ -26,6 +26,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """More commands in one decision fail the run."""
     decision_bytes_max: int = 16 * 1024 * 1024
     """More payload bytes in one decision fail the run."""
+    news_kept: int = 10_000
+    """Events of the stream that a node keeps for readers who come back; whoever asks for older ones is told of the gap. From 1."""
     idle_runs_kept: int = 1_000
     """Open runs a node keeps in memory though they only wait; past it those that have waited for longest are parked."""
     attributes_max: int = 100
@@ -60,6 +62,8 @@ class Limits(Struct, frozen=True, kw_only=True):
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _WHOLE_MAX:
                 raise ValueError(f"{name} must be a number from 0 to {_WHOLE_MAX}, not {value!r}")
+        if self.news_kept < 1:
+            raise ValueError(f"news_kept must be at least 1, not {self.news_kept!r}")
         if not 64 <= self.id_bytes_max <= 255:
             raise ValueError(f"id_bytes_max must be a number from 64 to 255, not {self.id_bytes_max!r}")
 

@@ -32,7 +32,7 @@ from perdure.engine.exits import Exits
 from perdure.engine.handed import Handed
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
-from perdure.engine.news import KEPT, NewsRing
+from perdure.engine.news import NewsRing
 from perdure.engine.overview import EngineOverview, nothing_known
 from perdure.engine.owner import Key, ShardOwner, Surroundings
 from perdure.engine.parking import Parking
@@ -85,9 +85,8 @@ class EngineFrontend:
         limits: Limits = LIMITS,
         version: str = "",
         disk: Callable[[], Disk] = nothing_known,
-        news_kept: int = KEPT,
     ) -> None:
-        """`version` and `disk` are what the overview tells of package and store, `news_kept` how many items of news are kept."""
+        """`version` and `disk` are what the overview tells of package and store."""
         self.store = store
         self._broker = broker
         self._clock = clock
@@ -97,7 +96,7 @@ class EngineFrontend:
         self._door = Door(limits)
         self._ends = Ends(self)
         self.incarnation = incarnation
-        self.news = NewsRing(clock, news_kept)
+        self.news = NewsRing(clock, limits.news_kept)
         self.tally = Tally(clock, self.news)
         self.roster = Roster(clock, broker, self.news, incarnation)
         self.overview = EngineOverview(self, broker, clock, node=node, version=version, disk=disk)

@@ -16,9 +16,6 @@ from perdure.core.errors import InvalidArgument
 from perdure.core.overview import NewsItem
 from perdure.ports import Clock, FellBehind
 
-KEPT: Final = 10_000
-"""Items a node keeps, unless it is told otherwise."""
-
 MADE_MAX: Final = 1_000
 """Items that are kept as they were given to readers."""
 
@@ -35,11 +32,9 @@ def moment(instant: int) -> datetime:
 
 
 class NewsRing:
-    """Implements `ports.News`. `last` is the number of the newest item; `closed` says that none follows it."""
+    """Implements `ports.News`; keeps the latest `kept` items. `last` is the number of the newest item; `closed` says that none follows it."""
 
-    def __init__(self, clock: Clock, kept: int = KEPT) -> None:
-        if kept < 1:
-            raise InvalidArgument(f"news kept must be at least 1, not {kept}")
+    def __init__(self, clock: Clock, kept: int) -> None:
         self._clock = clock
         self._ring: list[Told | None] = [None] * kept
         self._made: dict[int, NewsItem] = {}

@@ -38,7 +38,7 @@ def group(tally: Tally, *transitions: Transition, took: int = 1_000) -> None:
 
 def tally() -> tuple[Tally, VirtualClock]:
     clock = VirtualClock(START)
-    news = NewsRing(clock)
+    news = NewsRing(clock, 10)
     news.begin()
     made = Tally(clock, news)
     made.begin(Census(open=10, paused=("r1", "r2"), quarantined=("r2", "r3")))
