@@ -5,12 +5,14 @@ It owns what it makes: the connection when it was given an address instead of a 
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
-from perdure.core.errors import InvalidArgument
+from perdure.core.errors import InvalidArgument, ResourceExhausted, Unavailable
 from perdure.runtime.chance import RealChance
 from perdure.sdk.client import Client
 from perdure.sdk.codecs import Codec
@@ -19,10 +21,16 @@ from perdure.sdk.duration import length
 from perdure.sdk.interceptors import Interceptor, interceptors_of
 from perdure.sdk.options import identifier, positive
 from perdure.sdk.registry import Registry
+from perdure.wire.address import DEFAULT
+from perdure.wire.remote_frontend import RemoteFrontend
 from perdure.worker.worker import GRACE_S, TaskWorker
 
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 """What ends `run_forever`."""
+
+PAUSE_S: Final = 0.2
+"""After the first vain attempt to connect; twice as long after each further one."""
+PAUSE_S_MAX: Final = 3.0
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +42,8 @@ class Worker:
     drains: takes nothing more, lets running activities end for up to `grace` seconds (they see `activity.is_stopping()`, and their
     heartbeats go on), cuts the rest short and has them run elsewhere.
 
+    `client` is an embedded node's or a connected one; or a node's address, for a connection of the worker's own (None: PERDURE_ADDRESS,
+    else http://127.0.0.1:7373), made with `api_key` (None: PERDURE_API_KEY), `namespace` and `ca` as `perdure.connect` takes them.
     `queue` names the task queue it serves, or several. `workflows` and `activities` hold functions, classes, objects with activity methods
     or whole modules. `max_activities` bounds the activities running at once, `max_processes` the child processes of process activities
     (None: as many as there are processors), `max_cached_runs` the runs held warm. `build_id` replaces the hash of the code. `codec` takes
@@ -42,7 +52,7 @@ class Worker:
 
     def __init__(
         self,
-        client: Client,
+        client: Client | str | None = None,
         *,
         queue: str | Sequence[str] = "default",
         workflows: Sequence[object] = (),
@@ -54,6 +64,9 @@ class Worker:
         interceptors: Sequence[Interceptor] = (),
         max_cached_runs: int = 10_000,
         grace: float = GRACE_S,
+        api_key: str | None = None,
+        namespace: str = "default",
+        ca: str | None = None,
     ) -> None:
         """Raises `InvalidArgument` for what can be none of these, and for two things of one name."""
         self._registry = Registry(build_id, interceptors_of(interceptors))
@@ -64,11 +77,18 @@ class Worker:
         self._max_processes = 0 if max_processes is None else positive("max_processes", max_processes)
         self._max_cached_runs = positive("max_cached_runs", max_cached_runs)
         self._codec = codec
-        self._client = client
+        self._given = None if client is None or isinstance(client, str) else client
+        self.address = client if isinstance(client, str) else os.environ.get("PERDURE_ADDRESS") or DEFAULT
+        """Where the node is asked for; of no meaning with a client."""
+        self._connect = partial(_connect, self.address, api_key, namespace, ca)
+        self._own: Client | None = None
+        """The connection made here, while there is one."""
         self._entered = False
         self._worker: TaskWorker | None = None
         """One is made each time this is entered: it works once."""
         self._ending: asyncio.Event | None = None
+        self._last_grace = self._grace
+        self._is_waiting = False
 
     @property
     def build_id(self) -> str:
@@ -81,19 +101,45 @@ class Worker:
         return self._queues
 
     async def __aenter__(self) -> Self:
-        if self._entered:
-            raise InvalidArgument("this worker runs already")
-        self._entered = True
-        self._worker = self._made(self._client)
-        await self._worker.start()
+        """Raises `Unavailable` when it has an address and no node answers there."""
+        self._enter()
+        try:
+            await self._begin(self._given or await self._connected())
+        except BaseException:
+            self._entered = False
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._worker is not None:
-            await self._worker.stop(self._grace)
-        self._entered = False
+        await self._leave(self._grace)
+
+    def _enter(self) -> None:
+        if self._entered:
+            raise InvalidArgument("this worker runs already")
+        self._entered = True
+
+    async def _connected(self) -> Client:
+        client = self._own = await self._connect()
+        frontend = client.frontend
+        if isinstance(frontend, RemoteFrontend):
+            frontend.asker.stands = self._stands
+        return client
+
+    async def _begin(self, client: Client) -> None:
+        self._worker = self._made(client)
+        await self._worker.start()
+
+    async def _leave(self, grace: float) -> None:
+        try:
+            if self._worker is not None:
+                await self._worker.stop(grace)
+        finally:
+            own, self._own = self._own, None
+            if own is not None:
+                await own.close()
+            self._entered = False
 
     def _made(self, client: Client) -> TaskWorker:
         frontend = coded(client.frontend, self._codec)
@@ -111,25 +157,79 @@ class Worker:
     # -------------------------------------------------------------------------------------------------------------- running
 
     async def run(self) -> None:
-        """Work until cancelled, or until `stop` is called, then drain. Takes no signals: they are the program's own."""
-        self._ending = asyncio.Event()
+        """Work until cancelled, or until `stop` is called, then drain. Takes no signals: they are the program's own.
+
+        With an address it waits for a node that does not answer. Raises what else keeps it from connecting, such as `PermissionDenied`.
+        """
+        self._enter()
+        ending = self._ending = asyncio.Event()
+        self._last_grace = self._grace
         try:
-            async with self:
-                await self._ending.wait()
+            client = self._given or await self._reached(ending)
+            if client is not None:
+                await self._begin(client)
+                await ending.wait()
         finally:
+            await self._leave(self._last_grace)
             self._ending = None
 
-    def stop(self) -> None:
-        """Have `run` or `run_forever` drain and return. Called again while it drains, it ends the grace period."""
+    def stop(self, grace: float | None = None) -> None:
+        """Have `run` or `run_forever` drain and return; activities get `grace` seconds in place of its own. Called again while it drains,
+        it ends the grace period."""
         if self._ending is None:
             return
         if self._ending.is_set() and self._worker is not None:
             self._worker.hurry()
+        elif grace is not None:
+            self._last_grace = length(grace, "grace") / 1_000_000
         self._ending.set()
+
+    async def _reached(self, ending: asyncio.Event) -> Client | None:
+        """A connection, however long the node is away; None when it is to end first."""
+        loop = asyncio.get_running_loop()
+        reaching = loop.create_task(self._patiently(), name="perdure worker connects")
+        ended = loop.create_task(ending.wait())
+        try:
+            await asyncio.wait((reaching, ended), return_when=asyncio.FIRST_COMPLETED)
+            return None if ending.is_set() else reaching.result()
+        finally:
+            for task in (reaching, ended):
+                task.cancel()
+            await asyncio.gather(reaching, ended, return_exceptions=True)
+
+    async def _patiently(self) -> Client:
+        pause = PAUSE_S
+        while True:
+            try:
+                client = await self._connected()
+            except (Unavailable, ResourceExhausted) as error:
+                self._waits(str(error))
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, PAUSE_S_MAX)
+            else:
+                self._serves()
+                return client
+
+    def _stands(self, why: str) -> None:
+        self._waits(why) if why else self._serves()
+
+    def _waits(self, why: str) -> None:
+        """The node is away."""
+        if not self._is_waiting:
+            log.warning("%s; waiting for it", why)
+        self._is_waiting = True
+
+    def _serves(self) -> None:
+        """The node is there, for the first time or again."""
+        if self._is_waiting:
+            log.warning("the node is back")
+        self._is_waiting = False
 
     def run_forever(self) -> None:
         """Work in a loop of its own until SIGTERM or SIGINT, then drain and return: for scripts without asyncio. The same signal again ends
         the grace period. Needs the main thread, and a client made from an address, since any other belongs to another loop."""
+        if self._given is not None:
+            raise InvalidArgument("run_forever has a loop of its own: give the worker an address in place of a client")
         asyncio.run(self._run_heeding())
 
     async def _run_heeding(self) -> None:
@@ -146,6 +246,12 @@ class Worker:
         if self._ending is not None and not self._ending.is_set():
             log.warning("%s: stopping; activities have %g s to end (the same signal again: at once)", number.name, self._grace)
         self.stop()
+
+
+async def _connect(address: str, api_key: str | None, namespace: str, ca: str | None) -> Client:
+    from perdure.remote import connect
+
+    return await connect(address, api_key, namespace, ca=ca)
 
 
 def _queues(queue: str | Sequence[str]) -> tuple[str, ...]:

@@ -862,7 +862,7 @@ def test_help_names_exactly_what_there_is() -> None:
     commands = [line.split(":")[0].strip() for line in told.split("Commands:")[1].splitlines() if line.startswith("  ")]
     assert [name for name in commands if not name.startswith("-")] == [
         *("bench", "config", "demo", "dev", "doctor", "journal", "key", "lint"),
-        *("replay", "rules", "server", "sim", "version", "workflow"),
+        *("replay", "rules", "server", "sim", "version", "worker", "workflow"),
     ]
     for command in ("dev", "demo", "workflow start", "workflow history", "replay", "journal export", "sim"):
         done = cli(*command.split(), "--help")

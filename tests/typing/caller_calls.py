@@ -219,7 +219,9 @@ async def runs() -> None:
             assert_type(worker.build_id, str)
             worker.stop()
         await asyncio.wait_for(Worker(app.client, queue=["a", "b"]).run(), 3)
-        Worker("http://localhost")  # error
+        await Worker("http://localhost", api_key="k", namespace="n", workflows=[fulfil]).run()
+        Worker(workflows=[fulfil]).run_forever()
+        Worker(3)  # error
         Worker(app.client, queue=3)  # error
         Worker(app.client, workflows=fulfil)  # error
         Worker(app.client, max_activities="3")  # error

@@ -76,6 +76,8 @@ class Asker:
         self.inbox = from_node()
         self.connections = 0
         """How many have been opened."""
+        self.stands: Callable[[str], None] | None = None
+        """Hears why the connection is gone, and the empty text when there is one again; in place of the log, if anybody listens."""
         self._chance = chance
         self._opening = opening
         self._heard = heard
@@ -147,6 +149,8 @@ class Asker:
                 self._socket = None
                 self._why = str(error) or f"no answer within {OPEN_S:g} s"
                 if isinstance(error, PermissionDenied):
+                    if self.stands is not None:
+                        self.stands(f"the node at {self.address.base} refuses: {error}")
                     self._fail(lambda asked: asked.may_fail, error)
             except Exception:
                 log.exception("connecting to %s failed", self.address.base)
@@ -202,7 +206,9 @@ class Asker:
             self._looking = None
         self.connections += 1
         self.limits, self.lives_for = welcome.limits, welcome.lives_for
-        if self.connections > 1:
+        if self.connections > 1 and self.stands is not None:
+            self.stands("")
+        elif self.connections > 1:
             log.info(
                 "connected to %s again%s", self.address.base, "" if welcome.node == self._node else ", to another life of it"
             )
@@ -223,7 +229,9 @@ class Asker:
         was_ready, self._ready = self._ready, False
         self._why = why
         self._fail(lambda asked: not asked.patience, Unavailable(why))
-        if self._closed is None and was_ready:
+        if self._closed is None and self.stands is not None:
+            self.stands(f"the node at {self.address.base} does not answer ({why})")
+        elif self._closed is None and was_ready:
             log.warning("the connection to %s is gone (%s); connecting again", self.address.base, why)
         if self._closed is None and self._looking is None:
             self._down_since = self._loop.time()

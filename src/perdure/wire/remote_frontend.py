@@ -54,6 +54,8 @@ class RemoteFrontend:
             heard=self._lines.heard,
             workers=self._lines.workers,
         )
+        self.result_patience_s = FOR_EVER
+        """So long may a wait for a result or an update outlast its node."""
         self.claims = ClaimsHeld()
         self._beats = Beats(self.asker, self.claims, self._lines.notify)
         self.now: Callable[[], int] = self.asker.time.now
@@ -126,7 +128,7 @@ class RemoteFrontend:
         found: RunResult = await self._read(
             ms.AskResult,
             _result,
-            patience=FOR_EVER,
+            patience=self.result_patience_s,
             namespace=namespace,
             workflow_id=workflow_id,
             run_id=run_id,
@@ -138,7 +140,7 @@ class RemoteFrontend:
         found: UpdateResult = await self._read(
             ms.AskUpdate,
             _update_result,
-            patience=FOR_EVER,
+            patience=self.result_patience_s,
             namespace=namespace,
             workflow_id=workflow_id,
             run_id=run_id,
