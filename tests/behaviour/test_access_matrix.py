@@ -39,7 +39,7 @@ async def opened(data: Path, *, with_keys: bool = True) -> AsyncIterator[FrontDo
     node = embedded(data)
     keys = {role: KeySettings(hash=hash_of(key), role=role) for role, key in KEYS.items()} if with_keys else {}
     settings = Settings(server=ServerSettings(port=0, grace_s=1.0), access=AccessSettings(keys=keys))
-    door = FrontDoor(node.frontend, settings, node.clock, RealChance(), data=data)
+    door = FrontDoor.of_engine(node.frontend, settings, node.clock, RealChance(), data=data)
     async with node, door:
         yield door
 
@@ -143,7 +143,7 @@ async def test_a_node_that_cannot_listen_leaves_nothing(tmp_path: Path) -> None:
     before = asyncio.all_tasks()
     async with opened(tmp_path / "one") as door:
         node = embedded(tmp_path / "two")
-        other = FrontDoor(
+        other = FrontDoor.of_engine(
             node.frontend, Settings(server=ServerSettings(port=door.port)), node.clock, RealChance(), data=tmp_path / "two"
         )
         async with node:

@@ -117,24 +117,13 @@ async def _serve(plan: _Plan) -> int | None:
     node.register(*plan.modules)
     port = plan.port or int(os.environ.pop(PORT_KEPT, "0"))
     server = ServerSettings(host=plan.host, port=port, insecure=plan.insecure)
-    door = FrontDoor(
-        node.frontend,
-        Settings(server=server),
-        node.clock,
-        RealChance(),
-        data=plan.data,
-        ready=lambda: _unready(node),
-        overview=node.frontend.overview,
-        news=node.frontend.news,
-        heard=node.frontend.roster.heard,
-    )
+    door = FrontDoor.of_engine(node.frontend, Settings(server=server), node.clock, RealChance(), data=plan.data)
     await node.start()
     try:
         async with AsyncExitStack() as stack:
             stack.enter_context(collector("tuned"))
             await stack.enter_async_context(LocalServer(node.frontend, plan.data))
             await stack.enter_async_context(door)
-            stack.callback(node.frontend.leave)
             with contextlib.redirect_stdout(plan.own):
                 _announce(node, plan, door.url)
             end = await _until(node, stop, reload=plan.reload)
@@ -143,10 +132,6 @@ async def _serve(plan: _Plan) -> int | None:
     finally:
         await _stop(node)
     return end
-
-
-def _unready(node: "Node") -> str:
-    return "" if node.frontend.fault is None else f"the node can write nothing more: {node.frontend.fault}"
 
 
 def _heed_signals(stop: asyncio.Event, grace: float) -> None:

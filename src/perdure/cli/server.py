@@ -100,28 +100,11 @@ async def _node_and_door(settings: "Settings") -> "AsyncIterator[tuple[Node, Fro
     data = Path(settings.node.data)
     node = embedded(data, limits=settings.limits, retention=settings.retention.closed)
 
-    def ready() -> str:
-        return "" if node.frontend.fault is None else f"the node can write nothing more: {node.frontend.fault}"
-
-    front = node.frontend
-    door = FrontDoor(
-        front,
-        settings,
-        node.clock,
-        RealChance(),
-        data=data,
-        ready=ready,
-        overview=front.overview,
-        news=front.news,
-        heard=front.roster.heard,
-    )
+    door = FrontDoor.of_engine(node.frontend, settings, node.clock, RealChance(), data=data)
     await node.start()
     try:
         async with door:
-            try:
-                yield node, door
-            finally:
-                front.leave()
+            yield node, door
     finally:
         await _stop(node)
 

@@ -11,6 +11,7 @@ from typing import Self
 
 from perdure.core.errors import Unavailable
 from perdure.core.principal import Principal
+from perdure.engine.frontend import EngineFrontend
 from perdure.ports import Chance, Clock, Frontend, News, Overview
 from perdure.runtime.api_key import hash_of, new_api_key
 from perdure.runtime.settings.tree import LOCAL_NAME, KeySettings, ServerSettings, Settings
@@ -30,7 +31,7 @@ class FrontDoor:
     """One node's way in, by its settings. `data` is the directory in which it says where it is; None: nowhere.
 
     `ready` says why the node cannot serve (empty: it can), `overview` and `news` tell of it, `heard` is told of workers that give a
-    sign of life, `routes` are further ones of the application. Raises `InvalidArgument` for an address that takes a key while there is
+    sign of life, `leave` that the door is about to close; `routes` are further ones of the application. Raises `InvalidArgument` for an address that takes a key while there is
     none, and for TLS files that do not do.
     """
 
@@ -46,6 +47,7 @@ class FrontDoor:
         overview: Overview | None = None,
         news: News | None = None,
         heard: Callable[[str, str], None] | None = None,
+        leave: Callable[[], None] | None = None,
         routes: Iterable[Route] = (),
     ) -> None:
         server = settings.server
@@ -68,10 +70,33 @@ class FrontDoor:
             routes=(*self._stream.routes(), *routes),
         )
         self._http = HttpServer(self.app, server.host, server.port, ssl=context, frame_bytes_max=WEBSOCKET_BYTES_MAX)
+        self._leave = leave
         self._grace_s = server.grace_s
         self._data = data
         self._certificate = str(Path(server.tls_certificate).absolute()) if has_tls else ""
         self._is_announced = False
+
+    @classmethod
+    def of_engine(
+        cls, engine: EngineFrontend, settings: Settings, clock: Clock, chance: Chance, *, data: Path | None = None
+    ) -> Self:
+        """The door of an engine, with all that it can tell of itself."""
+
+        def ready() -> str:
+            return "" if engine.fault is None else f"the node can write nothing more: {engine.fault}"
+
+        return cls(
+            engine,
+            settings,
+            clock,
+            chance,
+            data=data,
+            ready=ready,
+            overview=engine.overview,
+            news=engine.news,
+            heard=engine.roster.heard,
+            leave=engine.leave,
+        )
 
     @property
     def url(self) -> str:
@@ -103,6 +128,8 @@ class FrontDoor:
     async def stop(self) -> None:
         """Be ready no longer, let the streams end, answer what is under way, close. Idempotent."""
         try:
+            if self._leave is not None:
+                self._leave()
             self.app.begin_to_stop()
             try:
                 await self._stream.stop()
