@@ -7,6 +7,7 @@ to the loop. Code that holds the interpreter's lock for seconds stops this threa
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from threading import Event, Thread
 from typing import Final
 
@@ -18,7 +19,7 @@ from perdure.wire.asker import Asker
 from perdure.wire.claims_held import ClaimsHeld
 from perdure.wire.faults import error_of
 from perdure.wire.frames import WEBSOCKET_BYTES_MAX, from_node, single
-from perdure.wire.messages import VERSION, Beat, BeatAnswer, Failed, Head, Hello, Message, Welcome
+from perdure.wire.messages import VERSION, Beat, BeatAnswer, Failed, Head, HeldClaim, Hello, Message, Welcome
 
 PER_LIFE: Final = 10 / 3
 """So many beats fit into the time after which a claim is lost: with 10 s, one every 3 s."""
@@ -40,6 +41,7 @@ class Beats:
         self._stopped = Event()
         self._thread: Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._beating: _Connection | None = None
         self.sent = 0
         """Beats that were answered."""
 
@@ -55,33 +57,43 @@ class Beats:
         self._stopped.set()
 
     def _run(self) -> None:
-        beating: _Connection | None = None
-        pause = every = max(self._asker.lives_for, 1_000) / 1_000_000 / PER_LIFE
-        try:
-            while not self._stopped.wait(pause):
-                claims = self._claims.all()
-                pause = every
-                if not claims:
-                    continue
-                try:
-                    beating = beating or _Connection(self._asker, timeout=every)
-                    for at in range(0, len(claims), CLAIMS_MAX):
-                        self._heard(beating.beat(Beat(claims=claims[at : at + CLAIMS_MAX])))
-                        self.sent += 1
-                except (OSError, TimeoutError, WebSocketException, PerdureError) as error:
-                    log.debug("a beat failed: %s", error)
-                    if beating is not None:
-                        beating.close()
-                    beating, pause = None, every / AGAIN_PER_BEAT
-        except RuntimeError:  # the loop is closed, and with it whatever held the claims
-            log.debug("the loop is gone, nobody beats any more")
-        finally:
-            if beating is not None:
-                beating.close()
+        pause = 0.0
+        while not self._stopped.wait(pause or self._every):
+            claims = self._claims.all()
+            pause = 0.0
+            if not claims:
+                continue
+            try:
+                self._beat(claims)
+            except (OSError, TimeoutError, WebSocketException, PerdureError) as error:
+                log.debug("a beat failed: %s", error)
+                pause = self._failed()
+            except Exception:
+                if self._loop is None or self._loop.is_closed():
+                    break  # and with it whatever held the claims
+                log.exception("a beat failed; it is tried again")
+                pause = self._failed()
+        self._failed()
 
-    def _heard(self, answer: BeatAnswer) -> None:
-        if (answer.gone or answer.cancelled) and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._tell, answer)
+    @property
+    def _every(self) -> float:
+        return max(self._asker.lives_for, 1_000) / 1_000_000 / PER_LIFE
+
+    def _beat(self, claims: tuple[HeldClaim, ...]) -> None:
+        if self._beating is None:
+            self._beating = _Connection(self._asker, timeout=self._every)
+        for at in range(0, len(claims), CLAIMS_MAX):
+            answer = self._beating.beat(Beat(claims=claims[at : at + CLAIMS_MAX]))
+            self.sent += 1
+            if (answer.gone or answer.cancelled) and self._loop is not None:
+                self._loop.call_soon_threadsafe(self._tell, answer)
+
+    def _failed(self) -> float:
+        """Let go of the connection; gives the pause until another is tried."""
+        beating, self._beating = self._beating, None
+        if beating is not None:
+            beating.close()
+        return self._every / AGAIN_PER_BEAT
 
     def _tell(self, answer: BeatAnswer) -> None:
         for token in answer.gone:
@@ -99,7 +111,8 @@ class _Connection:
         self._inbox = from_node()
         self._n = 0
         headers = {"Authorization": f"Bearer {asker.api_key}"} if asker.api_key else None
-        self._wire: ClientConnection = connect(
+        self._stack = ExitStack()
+        opened: AbstractContextManager[ClientConnection] = connect(
             asker.address.url,
             ssl=asker.address.tls,
             additional_headers=headers,
@@ -111,6 +124,7 @@ class _Connection:
             ping_interval=None,  # every beat is answered, or given up
             max_size=WEBSOCKET_BYTES_MAX,
         )
+        self._wire = self._stack.enter_context(opened)
         try:
             self._asked(Hello(version=VERSION, session=asker.session, beats=True), Welcome)
         except BaseException:
@@ -136,4 +150,4 @@ class _Connection:
                 raise Unavailable(f"the node said {type(heard).__name__} to a beat")
 
     def close(self) -> None:
-        self._wire.close()
+        self._stack.close()
