@@ -23,7 +23,7 @@ async def served(place: Place, seed: int, count: int, *, deploy: bool) -> None:
     world = World(place, course, seed)
     await world.start()
     wanted = commissions(seed, count)
-    early = {commission.brief.id for commission in wanted if not commission.late}
+    early = {commission.brief.id for commission in wanted if commission.when == "early"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(steps.WORLD, world.address)
         try:
@@ -32,6 +32,7 @@ async def served(place: Place, seed: int, count: int, *, deploy: bool) -> None:
                 desk = Desk(app.client, book, course, world.address, wanted, crowded=deploy, pace_s=0)
                 if not deploy:
                     desk.doors.deploy_begun.set()
+                    desk.doors.deploy_done.set()
                     return await desk.serve()
                 serving = asyncio.ensure_future(desk.serve())
                 await desk.until(lambda: early <= desk.asked)
@@ -41,6 +42,7 @@ async def served(place: Place, seed: int, count: int, *, deploy: bool) -> None:
                 app.register(steps, v2)
                 desk = Desk(app.client, book, course, world.address, wanted, crowded=deploy, pace_s=0)
                 desk.doors.deploy_begun.set()
+                desk.doors.deploy_done.set()
                 await desk.serve()
         finally:
             await world.stop()
@@ -76,5 +78,5 @@ def test_open_runs_keep_the_old_path_over_a_deploy(tmp_path: Path) -> None:
     verdict = audit(place.path)
     assert verdict.ok, verdict.text()
     counts = verdict.counts
-    early = sum(not commission.late for commission in commissions(4, 20))
+    early = sum(commission.when == "early" for commission in commissions(4, 20))
     assert (counts.old_path, counts.old_path_mid_deploy, counts.new_path) == (early, early, 20 - early)

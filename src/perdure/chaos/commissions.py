@@ -7,6 +7,8 @@ from perdure.chaos.pipelines.steps import Brief
 from perdure.demo.faults import share
 
 Answer = Literal["approve", "decline", "silence"]
+When = Literal["early", "amid", "after"]
+"""When a brief is handed in: before the deploy, while it goes on, when it is done."""
 
 PATIENCE_S: Final = 3600.0
 """How long an approval that will come is waited for: longer than any trial lasts."""
@@ -19,8 +21,7 @@ class Commission:
     """A brief, when it is handed in, and what becomes of the question whether its text may be published."""
 
     brief: Brief
-    late: bool
-    """It is handed in once the deploy has begun."""
+    when: When
     answer: Answer
     withheld: bool
     """The answer is withheld until every process that was there when it was asked for has been replaced."""
@@ -43,6 +44,7 @@ def _commission(seed: int, number: int, *, crowded: bool) -> Commission:
 
     # The first few are of every kind an audit asks for.
     late = number == 3 or (number > 4 and chance("late") < (0.1 if crowded else 0.3))
+    when: When = "early" if not late else "after" if number == 3 or chance("when") < 1 / 2 else "amid"
     withheld = not late and (number == 1 or chance("withheld") < 2 / 7)  # of all, about one in five
     said = chance("answer")
     silent = number > 4 and said < 0.1 and not withheld and (late or not crowded)
@@ -54,7 +56,7 @@ def _commission(seed: int, number: int, *, crowded: bool) -> Commission:
     )
     return Commission(
         brief,
-        late=late,
+        when=when,
         answer="silence" if silent else "decline" if said >= 0.85 else "approve",
         withheld=withheld,
         twice=not silent and (number == 2 or chance("twice") < 0.15),

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from perdure import Client, Handle
-from perdure.chaos.commissions import Commission
+from perdure.chaos.commissions import Commission, When
 from perdure.chaos.course import Course
 from perdure.chaos.pipelines.steps import Piece, as_input
 from perdure.chaos.pipelines.v2 import research
@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 PAUSE_S: Final = 0.1
 """Between two tries."""
+WHEN: Final[tuple[When, ...]] = ("early", "amid", "after")
 LISTEN_S: Final = 20.0
 """So long may the world take to say that there are no questions."""
 
@@ -34,6 +35,7 @@ class Doors:
 
     def __init__(self) -> None:
         self.deploy_begun = asyncio.Event()
+        self.deploy_done = asyncio.Event()
 
 
 class Desk:
@@ -78,15 +80,21 @@ class Desk:
         """Returns when every commission has ended."""
         async with asyncio.TaskGroup() as group:
             answering = group.create_task(self._answer_all(group))
-            for late in (False, True):
-                if late:
-                    await self.doors.deploy_begun.wait()
+            for when in WHEN:
+                await self._until_time(when)
                 for commission in self._commissions.values():
-                    if commission.late == late:
+                    if commission.when == when:
                         group.create_task(self._see_through(commission))
                         await asyncio.sleep(self._pace_s)
             await self.until(lambda: len(self.ended) == len(self._commissions))
             answering.cancel()
+
+    async def _until_time(self, when: When) -> None:
+        """Wait until briefs of that kind are handed in."""
+        if when == "amid":
+            await self.doors.deploy_begun.wait()
+        elif when == "after":
+            await self.doors.deploy_done.wait()
 
     # ------------------------------------------------------------------------------------------------------------- a brief
 
@@ -96,7 +104,7 @@ class Desk:
             lambda: self._client.start(research(brief), id=brief.id, request_id=f"start-{brief.id}")
         )
         await self._write(line="start", brief=as_input(brief))
-        self._course.tell("accepted", brief_id=brief.id, late=commission.late)
+        self._course.tell("accepted", brief_id=brief.id, when=commission.when)
         await self._add(self.accepted, brief.id)
         told = await persistently(lambda: _told(handle))
         await self._write(line="result", brief_id=brief.id, **told)
@@ -128,7 +136,7 @@ class Desk:
         if commission.withheld:
             await self.doors.deploy_begun.wait()
             await self._course.until_gone(there)
-        elif self._crowded and not commission.late:
+        elif self._crowded and commission.when == "early":
             await self.doors.deploy_begun.wait()
         self._course.tell("answer sent", brief_id=brief_id, withheld=commission.withheld, twice=commission.twice)
         handle = self._client.handle(brief_id)

@@ -61,4 +61,4 @@ class Scale:
 
 
 FULL: Final = Scale(seeds=10, runs=30, crowd=72, crowd_in_flight_min=55)
-SHORT: Final = Scale(seeds=1, runs=10, pace_s=0.1, kill_s=(0.7, 1.5), seed_s=90.0, worker_kills_min=5)
+SHORT: Final = Scale(seeds=1, runs=10, pace_s=0.1, kill_s=(0.4, 0.9), seed_s=90.0, worker_kills_min=5)

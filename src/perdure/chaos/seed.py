@@ -87,7 +87,7 @@ class Seed:
 
     async def _lead(self, server: Server, fleet: Fleet, desk: Desk) -> None:
         """The node's first death, the deploy, its second death."""
-        early = [commission for commission in self._commissions if not commission.late]
+        early = [commission for commission in self._commissions if commission.when == "early"]
         withheld = {commission.brief.id for commission in early if commission.withheld}
         await desk.until(lambda: len(desk.accepted) >= len(early) / 3)
         await self._kill(server)
@@ -112,6 +112,7 @@ class Seed:
         for place in fleet.places:
             await fleet.replace(place, "v2")
         self._course.tell("deploy done", in_flight=desk.in_flight)
+        desk.doors.deploy_done.set()
 
 
 def leaves(errors: BaseExceptionGroup) -> Iterator[BaseException]:

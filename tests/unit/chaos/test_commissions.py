@@ -21,7 +21,8 @@ def test_a_run_of_ten_seeds_holds_the_shares_it_claims() -> None:
     assert 45 <= withheld <= 80
     assert 35 <= twice <= 70
     assert {c.answer for c in every} == {"approve", "decline", "silence"}
-    assert all(c.answer != "silence" and not c.late and c.brief.patience_s == PATIENCE_S for c in every if c.withheld)
+    assert {c.when for c in every} == {"early", "amid", "after"}
+    assert all(c.answer != "silence" and c.when == "early" and c.brief.patience_s == PATIENCE_S for c in every if c.withheld)
 
 
 @pytest.mark.parametrize("seed", range(1, 30))
@@ -30,14 +31,14 @@ def test_every_seed_has_what_its_audit_demands(seed: int) -> None:
     few = commissions(seed, 10)
     assert any(c.withheld for c in few)
     assert any(c.twice for c in few)
-    assert sum(not c.late for c in few) >= 3
-    assert any(c.late for c in few)
+    assert sum(c.when == "early" for c in few) >= 3
+    assert any(c.when == "after" for c in few)
 
 
 @pytest.mark.rule("F10")
 @pytest.mark.parametrize("seed", [1, 11, 21])
 def test_a_crowd_is_in_flight_when_its_deploy_begins(seed: int) -> None:
     """At least 55 of 72 are handed in before it, and none of these can end before it."""
-    early = [c for c in commissions(seed, 72, crowded=True) if not c.late]
+    early = [c for c in commissions(seed, 72, crowded=True) if c.when == "early"]
     assert len(early) >= 55
     assert all(c.answer != "silence" for c in early)
