@@ -140,8 +140,8 @@ class _Judge:
         return self.exact and not self.run.paused if self.has_facts else self.right
 
     def _commands(self, step: Commands) -> None:
-        if not self.has_facts and not step.commands and not self.right:
-            return
+        if not self.has_facts and not step.commands and not self.right and not self.report.token:
+            return  # it claims no right, and asks for nothing
         if not self._may_decide() or not self._sound(step):
             self.cut = True
             self.accepted = False

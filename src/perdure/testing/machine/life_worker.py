@@ -13,6 +13,8 @@ from perdure.core.requests import (
     ClaimActivity,
     ClaimWorkflow,
     Commands,
+    HeartbeatActivity,
+    HeartbeatWorkflow,
     RefusedUpdate,
     ReleaseWorkflow,
     Report,
@@ -58,6 +60,29 @@ class Worker:
                 lives_for=self.life.random.choice([CLAIM_LIVES, 3 * CLAIM_LIVES]),
             )
         )
+
+    def beat(self) -> None:
+        """Signs of life for all it has in hand, and for what it only believes it has: then it is a zombie, and often does not mind."""
+        life, random = self.life, self.life.random
+        if self.token and self.run_id:
+            life.ask(HeartbeatWorkflow(workflow_id="w", run_id=self.run_id, token=self.token))
+        for (run_id, command), claim in list(self.claims.items()):
+            known = life.owner.run.activities.get(command)
+            is_new = known is not None and known.claim is None
+            beat = HeartbeatActivity(
+                workflow_id="w",
+                run_id=run_id,
+                command=command,
+                attempt=claim.attempt,
+                token=claim.token,
+                worker=self.name,
+                claimed_at=claim.claimed_at,
+                lives_for=CLAIM_LIVES,
+            )
+            wanted = life.ask(beat).wanted
+            life.counts["adopted" if wanted and is_new else "beat" if wanted else "unwanted"] += 1
+            if not wanted and random.random() < 0.5:
+                del self.claims[run_id, command]
 
     def take_activity(self) -> None:
         """Claim what the broker delivers, stale or not."""

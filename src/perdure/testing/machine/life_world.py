@@ -31,6 +31,10 @@ class World:
         self.pauses = random.random() < 0.2
         self.resets = random.random() < 0.2
         """Runs are reset on the way; there are no updates then, which a reset owes and the owner's memory offers again."""
+        self.far = seed // 2 % 3 == 0
+        """Workers live in processes of their own: they beat, outlive owners, and are not told what became of their claims."""
+        self.unsure: tuple[int, str] | None = None
+        """A signal whose sender has not been told that it is written: the number of transitions up to it, and its id."""
         self.plan = Plan(
             limit=random.randint(2, 6),
             activities=random.randint(1, 4),

@@ -57,7 +57,7 @@ class Life(World):
         self.cold = cold
         self.fuses = fuses
         self.workers = [Worker(self, number) for number in range(3)]
-        self.actions = _ACTIONS + _HOLDING * self.pauses + [Life.reset] * self.resets
+        self.actions = _ACTIONS + _HOLDING * self.pauses + [Life.reset] * self.resets + _FAR * self.far
 
     # ----------------------------------------------------------------------------------------------------------- playing
 
@@ -102,8 +102,10 @@ class Life(World):
             assert self.is_over, reply
             return
         assert reply.duplicate == bool(again), f"signal {signal_id}: {reply}"
+        self.unsure = None
         if not again:
             self.signals.append(signal_id)
+            self.unsure = (len(self.owner.transitions), signal_id)
 
     def signal(self, _worker: Worker) -> None:
         self.send("sig")
@@ -171,6 +173,9 @@ class Life(World):
 
     def crash(self, _worker: Worker) -> None:
         """The owner starts again from what is written. Claims are presented again by whoever lives, or are lost."""
+        if self.far:
+            self.take_over()
+            return
         self.owner.crash()
         self.refusals.clear()
         self.updates.waiting.clear()
@@ -197,6 +202,24 @@ class Life(World):
                     )
                 )
 
+    def take_over(self) -> None:
+        """Another owner, from what is written; workers go on as if nothing had been, under claims it may not know.
+
+        What was not written yet, a worker may have seen: its claim was answered before the commit.
+        """
+        if self.unsure is not None and self.unsure[0] == len(self.owner.transitions) and self.random.random() < 0.5:
+            self.owner.lose_last()
+            self.signals.remove(self.unsure[1])
+            self.counts["lost unwritten"] += 1
+        self.unsure = None
+        self.owner.crash(CLAIM_LIVES)
+        self.refusals.clear()
+        self.updates.waiting.clear()
+        self.counts["taken over"] += 1
+
+    def beat(self, worker: Worker) -> None:
+        worker.beat()
+
     def deliver(self, _worker: Worker) -> None:
         if not self.letters:
             return
@@ -210,6 +233,7 @@ class Life(World):
         before = self.owner.run.length
         reply = self.ask(letter.report)
         assert isinstance(reply, Reported), reply
+        self.unsure = None  # it leaves only when all that it tells of is written
         self.count(letter.report, reply, before)
         worker = letter.worker
         if worker.letter is letter:
@@ -302,6 +326,7 @@ _ACTIONS: list[Callable[[Life, Worker], None]] = [
     Life.deploy,
     Life.cancel,
 ]
+_FAR: list[Callable[[Life, Worker], None]] = [*[Life.beat] * 4, Life.crash]
 _HOLDING: list[Callable[[Life, Worker], None]] = [Life.pause, *[Life.resume] * 3]
 """Only some lives are paused, and only some are reset: else every life would show less of everything else."""
 

@@ -2,7 +2,7 @@
 
 import heapq
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
@@ -154,6 +154,18 @@ class SoleOwner:
             self.now = max(self.now, self._wakes[0][0])
             self.fire()
         self.now = max(self.now, until)
+
+    def lose_last(self) -> None:
+        """The last transition was not written after all. Nobody was told that it was; call `crash` next."""
+        transition = self.transitions.pop()
+        for change in transition.runs:
+            for kept, lost in ((self.histories, change.events), (self.notes, change.notes)):
+                entries: list[Any] = kept[change.run_id]
+                del entries[len(entries) - len(lost) :]
+        limits = self.folded.limits
+        self.folded = WorkflowState(namespace=self.folded.namespace, workflow_id=self.folded.workflow_id, limits=limits)
+        for transition in self.transitions:
+            apply_transition(self.folded, decode_transition(encode_transition(transition)))
 
     def crash(self, lives_for: int = 0) -> None:
         """Forget what was not written, and begin again as an owner does: everything due is announced anew.

@@ -238,10 +238,7 @@ def test_a_decision_under_a_claim_of_the_owner_before_is_dropped_its_facts_are_n
     story.present(held)
     story.signal("lost")  # in memory only, as seen by a worker whose claim was answered before the commit
     claimed = story.claim(lives_for=LIFE)
-    del story.transitions[-1]
-    story.histories["r1"].pop()
-    story.folded = Story().folded
-    story.checked = False
+    story.lose_last()
     story.crash(LIFE)
     story.signal("another")
     decision = (Commands(commands=(cm.StartTimer(at=3, delay=5),)), done(held, text("paid")))
@@ -251,6 +248,19 @@ def test_a_decision_under_a_claim_of_the_owner_before_is_dropped_its_facts_are_n
     assert story.events == ["started", "activity_scheduled", "signal_received", "activity_completed"]
     assert story.run.wants_decision
     assert story.decide(cm.StartTimer(at=4, delay=5)).accepted
+
+
+@pytest.mark.rule("F4")
+def test_whoever_saw_what_was_never_written_throws_its_runner_away() -> None:
+    """Also when its decision asks for nothing: kept warm, it would go on from a history that is another one now."""
+    story = scheduled()
+    story.checked = False
+    story.signal("lost")
+    claimed = story.claim(lives_for=LIFE)
+    story.lose_last()
+    story.crash(LIFE)
+    assert not story.report(claimed, Commands()).accepted
+    assert story.events == ["started", "activity_scheduled"]
 
 
 # --------------------------------------------------------------------------------------------------------------- strictness
