@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,9 +14,12 @@ import pytest
 import perdure
 from perdure import workflow
 from perdure.node import Node
+from perdure.runtime.chance import RealChance
 from perdure.runtime.http_limits import HttpLimits
+from perdure.runtime.settings.tree import ServerSettings, Settings
 from perdure.server.access import Gate
 from perdure.server.app import build_app
+from perdure.server.front_door import FrontDoor
 from perdure.server.http_server import HttpServer
 
 
@@ -339,3 +343,35 @@ async def test_what_a_node_tells_is_described(house) -> None:
         assert "text/event-stream" in document["paths"]["/api/v1/stream"]["get"]["responses"]["200"]["content"]
         assert {"StreamQuery", "Histogram"}.isdisjoint(document["components"]["schemas"])
         assert "QueueFigures" in document["components"]["schemas"]
+
+
+async def test_a_worker_elsewhere_is_seen(tmp_path: Path) -> None:
+    """That it is one, where it is, its slots, its last sign of life; and that it has left."""
+    node = perdure.embedded(tmp_path)
+    front = node.frontend
+    settings = Settings(server=ServerSettings(port=0))
+    door = FrontDoor(
+        front,
+        settings,
+        node.clock,
+        RealChance(),
+        overview=front.overview,
+        news=front.news,
+        heard=front.roster.heard,
+    )
+    async with node, door, httpx2.AsyncClient(base_url=door.url) as http:
+        reader = front.news.read()
+        async with await perdure.connect(door.url) as client, perdure.Worker(client, workflows=[waits], max_activities=7):
+            async with asyncio.timeout(20):
+                while not (workers := (await http.get("/api/v1/workers")).json()["items"]):  # noqa: ASYNC110  nothing tells of it
+                    await asyncio.sleep(0.05)
+            (worker,) = workers
+            assert worker["remote"]
+            assert worker["peer"].startswith("127.0.0.1:")
+            assert (worker["slots"], worker["in_hand"], worker["queues"]) == (7, 0, ["default"])
+            assert worker["connected_at"] <= worker["heard_at"]
+        async with asyncio.timeout(20):
+            while "worker.left" not in (kinds := [item.kind for item in reader.take(100)]):
+                assert await reader.more()
+        assert (await http.get("/api/v1/workers")).json()["items"] == []
+        assert kinds[-1] == "worker.left"

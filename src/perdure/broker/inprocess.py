@@ -17,6 +17,10 @@ BACKLOG_MAX: Final = 100_000
 """Tasks waiting in one line; more are dropped."""
 
 
+LINES_KEPT: Final = 1_000
+"""With more lines than this, those in which nothing waits and nobody takes anything are forgotten: any caller may name a queue."""
+
+
 class _Purse:
     """What one worker may still be handed of one kind, whichever of its queues it comes from."""
 
@@ -189,6 +193,8 @@ class InProcessBroker:
         return line.depth if line is not None else 0
 
     def lines(self) -> Sequence[Line]:
+        if len(self._lines) > LINES_KEPT:
+            self._lines = {key: line for key, line in self._lines.items() if line.waiting.count or line.subscriptions}
         return [
             Line(
                 queue=queue,

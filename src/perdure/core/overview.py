@@ -134,7 +134,7 @@ class WorkerFigures(Struct, frozen=True, kw_only=True):
     """Where it connects from; empty for one of this process."""
     connected_at: datetime
     heard_at: datetime
-    """Its last sign of life; of a worker of this process, now."""
+    """Its last message or beat: one that has nothing to do says nothing. Of a worker of this process, now."""
 
 
 class Component(Struct, frozen=True, kw_only=True):

@@ -24,6 +24,8 @@ from perdure.server.stream_session import Session
 from perdure.server.traffic import Traffic
 from perdure.wire.messages import PATH, VERSION, Hello, Welcome
 
+HEARD_S: Final = 1.0
+"""So often at most is it passed on that a session's workers are alive."""
 SESSION_CHARS_MIN: Final = 16
 """A session's name is a secret: whoever knows it may go on with it."""
 
@@ -220,9 +222,16 @@ class Stream:
         if found is None:
             return
         self._beats[session] = asyncio.get_running_loop().time()
-        if self._heard is not None:
-            for name in found.workers:
-                self._heard(name, found.connection.peer if found.connection is not None else "")
+        self.heard(found)
+
+    def heard(self, session: Session) -> None:
+        """A sign of life of a session's workers; passed on about once a second."""
+        now = asyncio.get_running_loop().time()
+        if self._heard is None or now < session.heard_at + HEARD_S:
+            return
+        session.heard_at = now
+        for name in session.workers:
+            self._heard(name, session.connection.peer if session.connection is not None else "")
 
     def _forget(self, session: Session) -> None:
         session.end()

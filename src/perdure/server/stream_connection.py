@@ -214,6 +214,8 @@ class Connection:
                     session.call(message)
                 else:
                     self._take(session, message)
+            if session.workers:
+                self._stream.heard(session)
 
     def _take(self, session: "Session", message: ToNode | Unreadable) -> None:
         match message:

@@ -56,6 +56,8 @@ class Session:
         self.outbox = Outbox()
         self.workers: dict[str, RemoteWorker] = {}
         self.connection: Connection | None = None
+        self.heard_at = 0.0
+        """When it was last passed on that its workers are alive."""
         self.is_over = False
         self._frontend = frontend
         self._limits = limits
@@ -234,6 +236,7 @@ class Session:
             raise LimitExceeded(f"{self._limits.lines_max} subscriptions of one connection (lines_max)")
         force_setattr(message.worker, "incarnation", "")
         worker = self.add_worker(message.worker.worker)
+        self.heard_at = 0.0  # that it is here is passed on at once
         worker.subscribe(message)
         self._lines[message.line] = worker
 
