@@ -349,16 +349,7 @@ async def test_a_worker_elsewhere_is_seen(tmp_path: Path) -> None:
     """That it is one, where it is, its slots, its last sign of life; and that it has left."""
     node = perdure.embedded(tmp_path)
     front = node.frontend
-    settings = Settings(server=ServerSettings(port=0))
-    door = FrontDoor(
-        front,
-        settings,
-        node.clock,
-        RealChance(),
-        overview=front.overview,
-        news=front.news,
-        heard=front.roster.heard,
-    )
+    door = FrontDoor.of_engine(front, Settings(server=ServerSettings(port=0)), node.clock, RealChance())
     async with node, door, httpx2.AsyncClient(base_url=door.url) as http:
         reader = front.news.read()
         async with await perdure.connect(door.url) as client, perdure.Worker(client, workflows=[waits], max_activities=7):
