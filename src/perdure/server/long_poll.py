@@ -23,7 +23,8 @@ class LongPolls:
 
     def __init__(self, waits_max: int) -> None:
         self._waits_max = waits_max
-        self._waiting = 0
+        self.waiting = 0
+        """How many there are."""
         self._ended = asyncio.Event()
 
     @property
@@ -44,14 +45,14 @@ class LongPolls:
 
         Raises what `work` raises, `ResourceExhausted` when too many wait, `CallerGone` when the caller hangs up meanwhile.
         """
-        if self._waiting >= self._waits_max:
+        if self.waiting >= self._waits_max:
             work.close()
             raise ResourceExhausted(f"{self._waits_max} requests wait already (http.waits_max)")
         loop = asyncio.get_running_loop()
         done = loop.create_task(work, name="perdure long poll")
         gone = loop.create_task(hung_up(receive), name="perdure long poll: caller")
         ended = loop.create_task(self.ended(), name="perdure long poll: end")
-        self._waiting += 1
+        self.waiting += 1
         try:
             await asyncio.wait((done, gone, ended), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if done.done():
@@ -60,7 +61,7 @@ class LongPolls:
                 raise CallerGone
             return None
         finally:
-            self._waiting -= 1
+            self.waiting -= 1
             for task in (done, gone, ended):
                 task.cancel()
             await asyncio.wait((done, gone, ended))
