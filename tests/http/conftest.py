@@ -17,9 +17,9 @@ import pytest
 
 import perdure
 from perdure.node import Node
+from perdure.runtime.http_limits import HttpLimits
 from perdure.server.access import Gate
 from perdure.server.app import App, build_app
-from perdure.server.http_limits import HttpLimits
 from perdure.server.http_server import HttpServer
 
 TEST_S = 45.0

@@ -7,7 +7,7 @@ class HttpLimits(PositiveBounds, frozen=True, kw_only=True):
     """Bounds on connections and requests. Whoever passes one is answered with a typed error where that can be done, else cut."""
 
     connections_max: int = 2_000
-    """Open connections, WebSockets not counted: one more is answered 503 and closed."""
+    """Open connections, WebSockets among them: one more is answered 503 and closed."""
     requests_max: int = 1_000
     """Requests under way, long polls among them, probes not: `RESOURCE_EXHAUSTED`, 429."""
     waits_max: int = 800
@@ -22,8 +22,8 @@ class HttpLimits(PositiveBounds, frozen=True, kw_only=True):
     """One request's body: 413. A payload of the largest size fits with what stands around it."""
     bodies_bytes_max: int = 256 * 1024 * 1024
     """Bodies of all requests under way together: `RESOURCE_EXHAUSTED`, 429."""
-    url_bytes_max: int = 16 * 1024
-    """Path and query of one request: 414."""
+    url_bytes_max: int = 64 * 1024
+    """Path and query of one request: 414. The longest list query fits, percent-encoded."""
     header_bytes_max: int = 32 * 1024
     """All header fields of one request, trailers included: 431."""
     headers_max: int = 100

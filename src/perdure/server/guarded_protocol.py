@@ -23,6 +23,10 @@ PHRASES: Final = {
     503: "Service Unavailable",
 }
 
+LINGERING_S: Final = 1.0
+"""So long is read on, and thrown away, from whoever was refused in the midst of what they sent."""
+LINGERING_BYTES_MAX: Final = 4 * 1024 * 1024
+
 
 class _Passed(Exception):  # noqa: N818  it never leaves the parser
     """A bound was passed while the parser was at it."""
@@ -39,11 +43,15 @@ class GuardedProtocol(HttpToolsProtocol):
         self._deadline: TimerHandle | None = None
         self._unread: TimerHandle | None = None
         self._unread_bytes = 0
-        self._in_head = True
-        """Bytes that come now are those of a request line or of headers."""
+        self._in_head = False
+        """A request has begun whose headers have not ended."""
+        self._in_body = False
+        self._is_refused = False
+        """The last word was said: what still comes is thrown away."""
         self._head_bytes = 0
         self._head_fields = 0
         self._raw_bytes = 0
+        """What came since the request began, or the last one ended."""
         self._no: tuple[str, str] | None = None
         """Code and message of what was refused."""
         self._is_websocket = False
@@ -72,12 +80,16 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._raw_bytes += len(data)
-        super().data_received(data)
-        if self.transport.is_closing() or self._is_websocket or self._deadline is not None:
+        if self._is_refused:
+            if self._raw_bytes > LINGERING_BYTES_MAX:
+                self.transport.close()
             return
-        if self._in_head and self._raw_bytes > self.limits.header_bytes_max + self.limits.url_bytes_max:
+        super().data_received(data)
+        if self._is_out_of_hand:
+            return
+        if not self._in_body and self._raw_bytes > self.limits.header_bytes_max + self.limits.url_bytes_max:
             self._refuse(*_MANY_BYTES)
-        elif self.timeout_keep_alive_task is None and not self._is_answering:
+        elif self._is_idle and self._deadline is None and self.timeout_keep_alive_task is None:
             self._arm(self.limits.idle_s)  # bytes that begin no request, such as empty lines
 
     def handle_websocket_upgrade(self) -> None:
@@ -115,17 +127,31 @@ class GuardedProtocol(HttpToolsProtocol):
             self._pass(
                 "INVALID_ARGUMENT", f"more than {self.limits.pipelined_max} requests are sent ahead (http.pipelined_max)"
             )
-        self._in_head = False
+        if self.parser.get_http_version() not in {"1.0", "1.1"}:
+            self._pass("INVALID_ARGUMENT", "this is no HTTP/1.1 request")
+        self._in_head, self._in_body = False, True
         self._arm(self.limits.body_s)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
+        self._in_body = False
+        self._raw_bytes = 0
         self._disarm()
         super().on_message_complete()
 
     def _pass(self, code: str, message: str) -> None:
         self._no = (code, message)
         raise _Passed(message)
+
+    @property
+    def _is_out_of_hand(self) -> bool:
+        """True when nothing more is read here: it was refused, closed, or became a WebSocket."""
+        return self._is_refused or self._is_websocket or self.transport.is_closing()
+
+    @property
+    def _is_idle(self) -> bool:
+        """True while no request is on its way in and none is being answered."""
+        return not self._in_head and not self._in_body and not self._is_answering
 
     @property
     def _is_answering(self) -> bool:
@@ -150,7 +176,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if self._in_head and self._is_answering:
             self._arm(self.limits.head_s)  # an earlier request is still being answered: its caller is not to lose that
-        elif self._in_head and not self._raw_bytes:
+        elif self._is_idle:
             self.transport.close()
         else:
             self._refuse("REQUEST_TIMEOUT", "the request was not sent in time (http.head_s, http.body_s)")
@@ -190,13 +216,37 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refuse(code, message)
 
     def _refuse(self, code: str, message: str) -> None:
-        """Say no and close. Where an answer has begun on this connection, only close: two would be taken for one."""
+        """Say no and close. Where this might be taken for the answer to another request, only close."""
         self._disarm()
         if self.transport.is_closing():
             return
-        if not self._is_answering or not (self.cycle.response_started or self.pipeline):
-            self.transport.write(_refusal(code, message, self.fresh_id()))
-        self.transport.close()
+        if not self._may_answer:
+            self.transport.close()
+            return
+        self.transport.write(_refusal(code, message, self.fresh_id()))
+        self._give_up_requests()
+        if self.transport.can_write_eof():
+            self._linger()
+        else:
+            self.transport.close()
+
+    def _linger(self) -> None:
+        """Say that nothing more is coming, and read a little on: a connection closed at once takes what was said last with it."""
+        self._is_refused = True
+        self._raw_bytes = 0
+        self.transport.write_eof()
+        self._deadline = self.loop.call_later(LINGERING_S, self.transport.close)
+
+    def _give_up_requests(self) -> None:
+        if self._is_answering:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
+    @property
+    def _may_answer(self) -> bool:
+        if self._is_answering:
+            return self._in_body and not self.cycle.response_started and not self.pipeline
+        return not self._in_body  # else what is being sent was answered already
 
 
 _MANY_BYTES: Final = (

@@ -18,7 +18,7 @@ from perdure.server.parameters import Id
 from perdure.server.route import Route
 
 _REF: Final = "#/components/schemas/{name}"
-_ALWAYS: Final = ("PERDURE_ERROR",)
+_ALWAYS: Final = ("REQUEST_TIMEOUT", "URL_TOO_LONG", "HEADERS_TOO_LARGE", "PERDURE_ERROR")
 _GUARDED: Final = ("INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
 _WITH_BODY: Final = ("PAYLOAD_TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE")
 _RETRY_AFTER: Final = {"description": "Seconds after which to come back", "schema": {"type": "integer", "minimum": 1}}
@@ -51,7 +51,7 @@ def codes_of(route: Route) -> tuple[str, ...]:
     codes = [*route.errors, *_ALWAYS]
     if route.permission is not None:
         codes += _GUARDED
-    elif route.path.find("{") >= 0 or route.query.__struct_fields__:
+    else:
         codes.append("INVALID_ARGUMENT")
     if route.body is not None:
         codes += _WITH_BODY
@@ -111,7 +111,7 @@ def _headers(route: Route) -> list[dict[str, Any]]:
             "name": "Idempotency-Key",
             "in": "header",
             "required": False,
-            "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
+            "schema": {"type": "string", "maxLength": 255},
             "description": "The request id: a request repeated with it is carried out once",
         }
     ]
