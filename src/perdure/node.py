@@ -31,6 +31,7 @@ from perdure.sdk.registry import Registry
 from perdure.store.index.index import Index
 from perdure.store.index.schema import INDEX_FILE
 from perdure.store.journal.store import JournalStore
+from perdure.worker.sessions import CACHED_BYTES_MAX
 from perdure.worker.worker import GRACE_S, TaskWorker
 
 RETENTION: Final = timedelta(days=30)
@@ -55,6 +56,7 @@ class Node:
         codec: Codec = None,
         interceptors: Sequence[Interceptor] = (),
         max_cached_runs: int = 10_000,
+        max_cached_bytes: int = CACHED_BYTES_MAX,
         grace: float = GRACE_S,
         blocked_after: float = LIMIT_S,
         limits: Limits = LIMITS,
@@ -90,6 +92,7 @@ class Node:
             max_activities=positive("max_activities", max_activities),
             max_processes=0 if max_processes is None else positive("max_processes", max_processes),
             max_cached_runs=positive("max_cached_runs", max_cached_runs),
+            max_cached_bytes=positive("max_cached_bytes", max_cached_bytes),
             blocked_after=blocked_after,
         )
         self._grace = length(grace, "grace") / 1_000_000
@@ -186,6 +189,7 @@ def embedded(
     codec: Codec = None,
     interceptors: Sequence[Interceptor] = (),
     max_cached_runs: int = 10_000,
+    max_cached_bytes: int = CACHED_BYTES_MAX,
     grace: float = GRACE_S,
     limits: Limits = LIMITS,
     retention: Duration | None = RETENTION,
@@ -194,8 +198,8 @@ def embedded(
 
     Use it with `async with`; the node has `.client` and `.register(...)`. `queues` are the task queues its worker serves,
     `max_activities` bounds the activities running at once, `max_processes` the child processes of process activities (None: as many as
-    there are processors), `max_cached_runs` the runs held warm. `codec` encodes and decodes every payload of its client and its worker
-    (several: in that order), `interceptors` stand around the client's calls and what the worker runs (the first outermost). `grace`
+    there are processors), `max_cached_runs` the runs held warm, `max_cached_bytes` what they may weigh together (estimated). `codec`
+    encodes and decodes every payload of its client and its worker (several: in that order), `interceptors` stand around the client's calls and what the worker runs (the first outermost). `grace`
     (seconds) is how long activities may go on when it stops, `limits` the bounds on what one workflow id, run or message may hold.
     `retention` (seconds or timedelta; None: for ever) is how long closed runs are kept.
 
@@ -220,6 +224,7 @@ def embedded(
         codec=codec,
         interceptors=interceptors,
         max_cached_runs=max_cached_runs,
+        max_cached_bytes=max_cached_bytes,
         grace=grace,
         limits=limits,
     )

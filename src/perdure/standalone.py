@@ -23,6 +23,7 @@ from perdure.sdk.options import identifier, positive
 from perdure.sdk.registry import Registry
 from perdure.wire.address import DEFAULT
 from perdure.wire.remote_frontend import RemoteFrontend
+from perdure.worker.sessions import CACHED_BYTES_MAX
 from perdure.worker.worker import GRACE_S, TaskWorker
 
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
@@ -46,7 +47,8 @@ class Worker:
     else http://127.0.0.1:7373), made with `api_key` (None: PERDURE_API_KEY), `namespace` and `ca` as `perdure.connect` takes them.
     `queue` names the task queue it serves, or several. `workflows` and `activities` hold functions, classes, objects with activity methods
     or whole modules. `max_activities` bounds the activities running at once, `max_processes` the child processes of process activities
-    (None: as many as there are processors), `max_cached_runs` the runs held warm. `build_id` replaces the hash of the code. `codec` takes
+    (None: as many as there are processors), `max_cached_runs` the runs held warm, `max_cached_bytes` what they may weigh
+    together (estimated; those not used for longest are replayed when needed). `build_id` replaces the hash of the code. `codec` takes
     the place of the client's, `interceptors` stand around what it runs (the first outermost).
     """
 
@@ -63,6 +65,7 @@ class Worker:
         codec: Codec = None,
         interceptors: Sequence[Interceptor] = (),
         max_cached_runs: int = 10_000,
+        max_cached_bytes: int = CACHED_BYTES_MAX,
         grace: float = GRACE_S,
         api_key: str | None = None,
         namespace: str = "default",
@@ -76,6 +79,7 @@ class Worker:
         self._max_activities = positive("max_activities", max_activities)
         self._max_processes = 0 if max_processes is None else positive("max_processes", max_processes)
         self._max_cached_runs = positive("max_cached_runs", max_cached_runs)
+        self._max_cached_bytes = positive("max_cached_bytes", max_cached_bytes)
         self._codec = codec
         self._given = None if client is None or isinstance(client, str) else client
         self.address = client if isinstance(client, str) else os.environ.get("PERDURE_ADDRESS") or DEFAULT
@@ -152,6 +156,7 @@ class Worker:
             max_activities=self._max_activities,
             max_processes=self._max_processes,
             max_cached_runs=self._max_cached_runs,
+            max_cached_bytes=self._max_cached_bytes,
         )
 
     # -------------------------------------------------------------------------------------------------------------- running

@@ -83,7 +83,7 @@ async def connects() -> None:
         assert_type((await handle.describe()).pending[0].since, datetime | None)
         print((await handle.stack()).colour)  # error
         await handle.stack("all")  # error
-    worker = Worker(client, queue=["a", "b"], workflows=[sells], activities=[charge], max_cached_runs=3)
+    worker = Worker(client, queue=["a", "b"], workflows=[sells], activities=[charge], max_cached_runs=3, max_cached_bytes=3)
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.run())
         worker.stop()

@@ -258,6 +258,7 @@ class Decider:
             raise
         finally:
             self.watched.end()
+        self._sessions.weigh(session)
         return True
 
     def _drop(self, session: Session) -> None:

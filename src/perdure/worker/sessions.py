@@ -1,4 +1,5 @@
-"""Workflow runs a worker holds warm: the sticky cache. Bounded; whoever was not used for longest goes, and is replayed when needed."""
+"""Workflow runs a worker holds warm: the sticky cache. Bounded in number and bytes; whoever was not used for longest goes, and is replayed
+when needed."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -22,6 +23,14 @@ COOLED_MAX: Final = 200
 LOOKED_AT_MAX: Final = 2_000
 REPLAYED_MAX: Final = 200
 """Runs with a longer history stay warm while there is room."""
+CACHED_BYTES_MAX: Final = 512 * 1024 * 1024
+"""So much may all of them weigh, unless it is said otherwise."""
+RUN_BYTES: Final = 5_500
+EVENT_BYTES: Final = 40
+EXPANSION: Final = 5
+"""A run is taken to weigh `RUN_BYTES`, and for what its code may keep `EVENT_BYTES` an event and `EXPANSION` times the payload bytes of its
+history: as Python objects JSON takes several times its room, lists of small objects nine times. So what code keeps weighs at most twice
+what is counted, and mostly less; what it lets go of is counted all the same."""
 
 
 class Session:
@@ -38,6 +47,7 @@ class Session:
         "runner",
         "unfused_next",
         "waiting",
+        "weight",
         "workflow_id",
     )
 
@@ -48,6 +58,8 @@ class Session:
         self.runner = runner
         self.era = 0
         """Counts spans of `IDLE_US`: the one it was last used in."""
+        self.weight = 0
+        """Estimated bytes, as they were counted last."""
         self.waiting = False
         self.again = False
         """A workflow task came while a report was unanswered."""
@@ -70,14 +82,17 @@ class Session:
 
 
 class Sessions:
-    """Warm runs by run id, at most `limit`. `evicted` counts those dropped for room.
+    """Warm runs by run id, at most `limit`, which weigh at most `bytes_max` as `weigh` counts. `evicted` counts those dropped for room.
 
     Past `KEPT` of them those that have been idle for a while, wait for no answer to a command and are quickly replayed make room too, a
     few with each that comes, and the rest when `cool` is called: runs that wait for a signal for days need not be warm.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, bytes_max: int = CACHED_BYTES_MAX) -> None:
         self.limit = limit
+        self.bytes_max = bytes_max
+        self.bytes = 0
+        """What those held weigh, estimated."""
         self.evicted = 0
         self._era = 0
         self._era_began = 0
@@ -103,10 +118,21 @@ class Sessions:
         session.era = self._era
         self._sessions.move_to_end(session.run_id)
 
+    def weigh(self, session: Session) -> None:
+        """The run was fed: count what it weighs now, and make room when all together weigh too much."""
+        runner = session.runner
+        weight = RUN_BYTES + EVENT_BYTES * runner.length + EXPANSION * runner.context.history_bytes
+        if weight != session.weight and self._sessions.get(session.run_id) is session:
+            self.bytes += weight - session.weight
+            session.weight = weight
+            if self.bytes > self.bytes_max:
+                self._lighten(session)
+
     def drop(self, session: Session) -> None:
         """Throw a run away; its code does not run again here."""
         if self._sessions.get(session.run_id) is session:
             del self._sessions[session.run_id]
+            self.bytes -= session.weight
         session.runner.close()
 
     def clear(self) -> None:
@@ -147,6 +173,15 @@ class Sessions:
         return (
             session.era < self._era - 1 and not session.waiting and not runner.awaits_answers and runner.length <= REPLAYED_MAX
         )
+
+    def _lighten(self, newest: Session) -> None:
+        """Make room by weight, as `_evict` does by number. One run alone may weigh more than all may: somebody has to run it."""
+        for session in list(islice(self._sessions.values(), COOLED_MAX)):
+            if self.bytes <= self.bytes_max:
+                return
+            if not session.waiting and session is not newest:
+                self.evicted += 1
+                self.drop(session)
 
     def _evict(self, newest: Session) -> None:
         """Make room, but not with the run that has just come: it is about to be fed. With all others waiting there are too many for a while."""

@@ -17,7 +17,7 @@ from perdure.sdk.registry import Registry
 from perdure.worker.answering import Answering
 from perdure.worker.attempts import Attempt, Attempts, Fact
 from perdure.worker.decider import Decider
-from perdure.worker.sessions import Sessions
+from perdure.worker.sessions import CACHED_BYTES_MAX, Sessions
 from perdure.worker.slots import Slots
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ GRACE_S: Final = 30.0
 
 class TaskWorker:
     """Serves `queues` until stopped. `max_activities` bounds what runs at once, `max_processes` how much of it in child processes (0: as
-    many as there are processors), `max_cached_runs` the runs held warm."""
+    many as there are processors), `max_cached_runs` the runs held warm and `max_cached_bytes` what they may weigh together."""
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class TaskWorker:
         max_activities: int = 100,
         max_processes: int = 0,
         max_cached_runs: int = 10_000,
+        max_cached_bytes: int = CACHED_BYTES_MAX,
         blocked_after: float = 2.0,
     ) -> None:
         token = chance.token()
@@ -56,7 +57,7 @@ class TaskWorker:
         self._attempts = Attempts(
             frontend, max_activities, max_processes or _processors(), self._attempt_ended, registry.interceptors
         )
-        self._sessions = Sessions(max_cached_runs)
+        self._sessions = Sessions(max_cached_runs, max_cached_bytes)
         self._blocked_after = blocked_after
         self._watchdog = Watchdog(blocked_after, _report_blocked)
         self._slots = Slots(max_activities, self._grant, self._enter)
