@@ -53,3 +53,27 @@ async def laps(steps: int) -> int:
     while 0 <= done < steps:
         done = await Laps.lap(done)
     return done
+
+
+@workflow
+class Poked:
+    """So many steps, one after the other; from then on it counts updates until it is told to end."""
+
+    def __init__(self) -> None:
+        self.pokes = 0
+        self.ready = False
+
+    @workflow.run
+    async def run(self, steps: int) -> None:
+        value = 0
+        for _ in range(steps):
+            value = await increment(value)
+        self.ready = True
+        await workflow.wait_until(lambda: self.pokes < 0)
+
+    @workflow.update
+    async def poke(self) -> int:
+        """Answered once the steps are done."""
+        await workflow.wait_until(lambda: self.ready)
+        self.pokes += 1
+        return self.pokes

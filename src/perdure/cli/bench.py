@@ -12,3 +12,4 @@ app.command("perdure.bench.remote:main", name="remote", help="Measure a server, 
 app.command(
     "perdure.bench.approvals:main", name="approvals", help="Measure runs that wait on a server, and how fast they all go on."
 )
+app.command("perdure.bench.replay:main", name="replay", help="Measure workflow tasks with and without the run held warm.")

@@ -37,7 +37,7 @@ class Asked:
 class Matcher:
     """Matches one run's commands. `waiters` maps event numbers of open commands to what was asked."""
 
-    __slots__ = ("asked", "expected", "new", "sent", "strict", "waiters")
+    __slots__ = ("_ahead", "asked", "expected", "new", "sent", "strict", "waiters")
 
     def __init__(self, *, strict: bool = False) -> None:
         self.asked: list[Asked] = []
@@ -49,6 +49,8 @@ class Matcher:
         self.sent = 0
         self.waiters: dict[int, Asked] = {}
         self.strict = strict
+        self._ahead: _Ahead | None = None
+        """What the history holds of this input, once its code has looked ahead."""
 
     def ask(self, command: Any, waiter: Any = None, target: Asked | None = None) -> Asked:
         """Workflow code asks for `command`."""
@@ -69,6 +71,7 @@ class Matcher:
         But for an update: one that was accepted at `at` is due now, and given out.
         """
         expected = self.expected
+        self._ahead = None
         if self.asked:
             for asked in self.asked:
                 if asked.withdrawn:
@@ -172,24 +175,36 @@ class Matcher:
 
     def marker(self, change_id: str, at: int) -> ev.VersionMarked | None:
         """The recorded version marker of a change at this input, if the history holds one."""
-        for event in self.expected:
-            if event.at != at or type(event) is ev.UpdateAccepted:
-                return None
-            if type(event) is ev.VersionMarked and event.change_id == change_id:
-                return event
-        return None
+        return self._looked_ahead(at).markers.get(change_id) if self.expected else None
 
     def side_effect(self, at: int) -> ev.SideEffectRecorded | None:
-        """The recorded value of the next side effect of this input, if the history holds one."""
-        number = sum(1 for asked in self.asked if type(asked.command) is cm.RecordSideEffect)
-        for event in self.expected:
+        """The recorded value of the next side effect of this input, if the history holds one; given out once."""
+        if not self.expected:
+            return None
+        effects = self._looked_ahead(at).effects
+        return effects.popleft() if effects else None
+
+    def _looked_ahead(self, at: int) -> "_Ahead":
+        if self._ahead is None:
+            self._ahead = _Ahead(self.expected, at)
+        return self._ahead
+
+
+class _Ahead:
+    """Markers and side effects that the history holds of one input, up to the next update: looked through once, however many are asked for."""
+
+    __slots__ = ("effects", "markers")
+
+    def __init__(self, expected: deque[Any], at: int) -> None:
+        self.effects: deque[ev.SideEffectRecorded] = deque()
+        self.markers: dict[str, ev.VersionMarked] = {}
+        for event in expected:
             if event.at != at or type(event) is ev.UpdateAccepted:
-                return None
-            if type(event) is ev.SideEffectRecorded:
-                if number == 0:
-                    return event
-                number -= 1
-        return None
+                return
+            if type(event) is ev.VersionMarked:
+                self.markers.setdefault(event.change_id, event)
+            elif type(event) is ev.SideEffectRecorded:
+                self.effects.append(event)
 
 
 def _resolved(asked: Asked, places: dict[int, int]) -> Any:
