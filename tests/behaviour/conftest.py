@@ -106,7 +106,7 @@ def force(node: Node, mode: str) -> None:
 async def move_out(node: Node, options: dict[str, Any]) -> None:
     """Put a real port and a connection between the node's engine and its client and worker, as if those lived in another process."""
     stream = Stream(node.frontend, Gate.open(), node.frontend.incarnation)
-    server = HttpServer(build_app(node.frontend, Gate.open(), routes=[stream.route()]), port=0)
+    server = HttpServer(build_app(node.frontend, Gate.open(), routes=stream.routes()), port=0)
     await server.start()
     remote = RemoteFrontend(address_of(server.url), None, RealClock(), RealChance())
     await remote.open(PATIENCE_S)

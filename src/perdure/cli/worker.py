@@ -28,6 +28,7 @@ async def worker(
     max_activities: int = 100,
     max_processes: int | None = None,
     max_cached_runs: int = 10_000,
+    max_cached_mb: int = 512,
     build_id: str | None = None,
     grace: float = 30.0,
     reload: bool = False,
@@ -48,6 +49,7 @@ async def worker(
         max_activities: Activities each process runs at once.
         max_processes: Child processes each may have for process activities; when left out, as many as there are processors.
         max_cached_runs: Runs each holds warm.
+        max_cached_mb: MiB those may weigh together, as it is estimated from their histories.
         build_id: The build its decisions are recorded under; when left out, a hash of the code.
         grace: Seconds running activities may take to end when the workers stop.
         reload: Start again whenever a source file changes.
@@ -61,6 +63,7 @@ async def worker(
     whole(processes, "--processes", 1, PROCESSES_MAX)
     positive("--max-activities", max_activities)
     positive("--max-cached-runs", max_cached_runs)
+    positive("--max-cached-mb", max_cached_mb)
     if max_processes is not None:
         positive("--max-processes", max_processes)
     if build_id is not None:
@@ -76,6 +79,7 @@ async def worker(
         max_activities=max_activities,
         max_processes=max_processes,
         max_cached_runs=max_cached_runs,
+        max_cached_bytes=max_cached_mb << 20,
         grace=length(grace, "--grace") / 1_000_000,
         reload=reload,
     )

@@ -125,6 +125,7 @@ def _worker(above: Above, modules: list[ModuleType]) -> Worker:
         max_activities=plan.max_activities,
         max_processes=plan.max_processes,
         max_cached_runs=plan.max_cached_runs,
+        max_cached_bytes=plan.max_cached_bytes,
         grace=plan.grace,
     )
     worker.above = above

@@ -28,6 +28,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_activities: int = 100
     max_processes: int | None = None
     max_cached_runs: int = 10_000
+    max_cached_bytes: int = 512 << 20
     grace: float = 30.0
     reload: bool = False
 
