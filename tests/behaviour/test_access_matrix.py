@@ -35,10 +35,10 @@ ADDRESSES = (f"127.{a}.{b}.{c}" for a, b, c in itertools.product(range(1, 200), 
 
 
 @asynccontextmanager
-async def opened(data: Path, *, with_keys: bool = True) -> AsyncIterator[FrontDoor]:
+async def opened(data: Path, *, with_keys: bool = True, origins: tuple[str, ...] = ()) -> AsyncIterator[FrontDoor]:
     node = embedded(data)
     keys = {role: KeySettings(hash=hash_of(key), role=role) for role, key in KEYS.items()} if with_keys else {}
-    settings = Settings(server=ServerSettings(port=0, grace_s=1.0), access=AccessSettings(keys=keys))
+    settings = Settings(server=ServerSettings(port=0, grace_s=1.0, origins=origins), access=AccessSettings(keys=keys))
     door = FrontDoor.of_engine(node.frontend, settings, node.clock, RealChance(), data=data)
     async with node, door:
         yield door
@@ -99,6 +99,19 @@ async def test_a_page_of_another_origin_reaches_nothing(tmp_path: Path) -> None:
                     continue  # the client sends its own
                 assert ((await status(door, route, headers)) == 403) == expected, (route.path, headers)
             assert await status(door, route, {"origin": door.url}) != 403
+
+
+async def test_pages_of_an_origin_that_was_named_may_ask_and_read(tmp_path: Path) -> None:
+    """The browser asks first, and is told yes; for any other page it is not."""
+    path, origin = "/api/v1/workflows/x", "https://ui.example"
+    async with opened(tmp_path, origins=(origin,)) as door, httpx2.AsyncClient(base_url=door.url) as client:
+        asks = {"access-control-request-method": "GET", "access-control-request-headers": "authorization"}
+        assert (await client.options(path, headers={"origin": origin, **asks})).status_code == 200
+        assert (await client.options(path, headers={"origin": "https://evil.example", **asks})).status_code == 400
+        told = await client.get(path, headers={"origin": origin, **bearer(KEYS["admin"])})
+        assert (told.status_code, told.headers["access-control-allow-origin"]) == (404, origin)
+        refused = await client.get(path, headers={"origin": "https://evil.example", **bearer(KEYS["admin"])})
+        assert (refused.status_code, "access-control-allow-origin" in refused.headers) == (403, False)
 
 
 async def test_unknown_keys_in_a_row_are_answered_with_when_to_come_back(tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
 from perdure.core.errors import PermissionDenied
 
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
@@ -40,6 +43,19 @@ def check_origin(headers: Mapping[str, str], origins: Collection[str]) -> None:
         raise PermissionDenied(
             f"a page of {origin[:255]!r} may not reach this node: if it should, add it to the setting server.origins"
         )
+
+
+def readable_by(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
+    """The application, with answers that browsers let pages of `origins` read (CORS). Without any it is the application itself."""
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=tuple(origins),
+        allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
+        allow_headers=("authorization", "content-type", "idempotency-key", "last-event-id", "x-request-id"),
+        expose_headers=("retry-after", "x-request-id"),
+    )
 
 
 def _name_of(host: str) -> str | None:

@@ -24,7 +24,6 @@ from perdure.server.port_holder import explained
 from perdure.server.route import Route
 from perdure.server.stream import Stream
 from perdure.server.tls import server_context
-from perdure.wire.frames import WEBSOCKET_BYTES_MAX
 
 
 class FrontDoor:
@@ -69,7 +68,7 @@ class FrontDoor:
             news=news,
             routes=(*self._stream.routes(), *routes),
         )
-        self._http = HttpServer(self.app, server.host, server.port, ssl=context, frame_bytes_max=WEBSOCKET_BYTES_MAX)
+        self._http = HttpServer(self.app, server.host, server.port, ssl=context, origins=server.origins)
         self._leave = leave
         self._grace_s = server.grace_s
         self._data = data

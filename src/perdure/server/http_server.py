@@ -6,6 +6,7 @@ is answered, only then the port and the connections close.
 
 import asyncio
 import logging
+from collections.abc import Collection
 from contextlib import suppress
 from ssl import SSLContext
 from typing import Any, Final
@@ -16,6 +17,7 @@ from uvicorn.server import ServerState
 from perdure.core.errors import Unavailable
 from perdure.runtime.chance import RealChance
 from perdure.server.app import App
+from perdure.server.browsing import readable_by
 from perdure.server.guarded_protocol import GuardedProtocol
 from perdure.wire.frames import WEBSOCKET_BYTES_MAX
 
@@ -41,8 +43,11 @@ class HttpServer:
         *,
         ssl: SSLContext | None = None,
         frame_bytes_max: int = WEBSOCKET_BYTES_MAX,
+        origins: Collection[str] = (),
     ) -> None:
+        """`origins`: whose pages may read answers, beside its own."""
         self.app = app
+        self._served = readable_by(app, origins)
         self.host = host
         self.port = port
         self._ssl = ssl
@@ -79,7 +84,7 @@ class HttpServer:
     def _factory(self) -> Any:
         limits = self.app.limits
         config = Config(
-            self.app,
+            self._served,
             interface="asgi3",
             http=GuardedProtocol,
             ws="websockets-sansio",

@@ -49,7 +49,10 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
         Meta(description="names the node is reached by, beside addresses and localhost, compared with the `Host` header"),
     ] = ()
     origins: Annotated[
-        tuple[str, ...], Meta(description="origins (`https://ui.example`) whose web pages may reach the node, beside its own")
+        tuple[str, ...],
+        Meta(
+            description="origins (`https://ui.example`) whose web pages may reach the node and read its answers, beside its own"
+        ),
     ] = ()
 
     grace_s: Annotated[
