@@ -408,3 +408,24 @@ def test_options_are_checked_where_they_are_written() -> None:
         plain.options(start_to_close=-1)
     with pytest.raises(InvalidArgument):
         Retry(max_attempts=-1)
+
+
+async def test_log_lines_about_an_attempt_carry_its_ids(any_house, caplog: pytest.LogCaptureFixture) -> None:
+    """As fields of the record, for logs that programs read."""
+
+    @activity(retry=Retry(max_attempts=1))
+    async def breaks() -> None:
+        raise ValueError("no")
+
+    @workflow
+    async def tries() -> None:
+        await breaks()
+
+    async with any_house() as app:
+        app.register(tries, breaks)
+        handle = await app.client.start(tries(), id="ids")
+        with pytest.raises(WorkflowFailed):
+            await handle.result()
+    (record,) = [record for record in caplog.records if "failed at attempt" in record.getMessage()]
+    told = {name: getattr(record, name) for name in ("workflow_id", "run_id", "activity", "attempt")}
+    assert told == {"workflow_id": "ids", "run_id": handle.run_id, "activity": "breaks", "attempt": 1}

@@ -1,5 +1,6 @@
 """`perdure server` as an operator meets it: a process that says where it is, lets in who may, and ends cleanly or says why not."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -16,6 +17,7 @@ from typing import Any, Self
 import httpx2
 import pytest
 
+import perdure
 from perdure.runtime.api_key import hash_of, new_api_key
 
 PATIENCE_S = 30
@@ -275,3 +277,31 @@ def test_with_a_certificate_it_speaks_tls_only(tmp_path: Path, make_certificate:
         with pytest.raises(httpx2.HTTPError):
             httpx2.get(server.url.replace("https", "http") + "/readyz")
         assert server.stop() == 0
+
+
+# ----------------------------------------------------------------------------------------------------------------------- streams
+
+
+def test_whoever_is_connected_does_not_keep_it_from_ending_and_finds_the_next_one(tmp_path: Path) -> None:
+    """A client that waits for a result and a reader of events: the node ends with 0, and the wait goes on at the node that follows."""
+
+    async def wait_over_a_restart() -> str:
+        with Server(tmp_path) as server:
+            client = await perdure.connect(server.url)
+            handle = await client.start("nothing", id="a")
+            waiting = asyncio.create_task(handle.result())
+            async with httpx2.AsyncClient() as reader, reader.stream("GET", f"{server.url}/api/v1/stream") as events:
+                assert events.status_code == 200
+                assert await asyncio.to_thread(server.stop) == 0
+        assert not waiting.done()
+        with Server(tmp_path, "--port", str(server.facts["port"])) as server:
+            await handle.terminate("enough")
+            try:
+                await waiting
+            except perdure.errors.WorkflowTerminated:
+                return await asyncio.to_thread(lambda: str(server.stop())) + " terminated"
+            finally:
+                await client.close()
+        return "it did not end"
+
+    assert asyncio.run(asyncio.wait_for(wait_over_a_restart(), 2 * PATIENCE_S)) == "0 terminated"

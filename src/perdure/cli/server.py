@@ -69,8 +69,10 @@ def server(
         "log.level": log_level,
         "log.format": log_format,
     }
-    settings = load(config, os.environ, flags).settings
+    loaded = load(config, os.environ, flags)
+    settings = loaded.settings
     log_to_stderr(settings.log.level, settings.log.format)
+    log.info("settings are read from %s, variables and flags", loaded.file or "no file")
     return asyncio.run(_serve(settings, output))
 
 
@@ -84,6 +86,7 @@ async def _serve(settings: "Settings", output: Output) -> int:
     async with _node_and_door(settings) as (node, door):
         with collector("tuned"):
             _tell(settings, door, output)
+            log.info("serving %s at %s", settings.node.data, door.url)
             notify("READY=1")
             end = await _until(node, stop)
             notify("STOPPING=1")

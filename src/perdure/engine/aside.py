@@ -49,7 +49,7 @@ async def set_aside(owner: Owner, pending: PendingWrite, why: Unwritable) -> Non
                 if not isinstance(step, Commands):
                     await _tell(owner, request, step)
     except Exception:
-        log.exception("setting workflow %r aside failed", request.workflow_id)
+        log.exception("setting workflow %r aside failed", request.workflow_id, extra=_ids(request))
     finally:
         if pending.answer is not None:
             pending.answer(None, why)
@@ -57,7 +57,7 @@ async def set_aside(owner: Owner, pending: PendingWrite, why: Unwritable) -> Non
 
 async def _quarantine(owner: Owner, pending: PendingWrite, request: Report | ReleaseWorkflow, why: Unwritable) -> None:
     reason = f"what its code asked for cannot be written down: {why.message}".encode(errors="backslashreplace").decode()
-    log.error("workflow %r (run %s) is quarantined: %s", request.workflow_id, request.run_id, reason)
+    log.error("workflow %r (run %s) is quarantined: %s", request.workflow_id, request.run_id, reason, extra=_ids(request))
     live = await owner.load((request.namespace, request.workflow_id))
     if pending.first is not None:
         # In one go with the quarantine: whoever was offered the run meanwhile must not decide it once more.
@@ -130,3 +130,8 @@ async def _submitted(owner: Owner, live: LiveWorkflow, request: AnyRequest) -> N
 
     owner.submit(live, request, answer)
     await done
+
+
+def _ids(request: Report | ReleaseWorkflow) -> dict[str, str]:
+    """Bound to log lines."""
+    return {"workflow_id": request.workflow_id, "run_id": request.run_id}

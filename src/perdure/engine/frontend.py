@@ -235,7 +235,7 @@ class EngineFrontend:
         try:
             await self.owner(key).take_up(key)
         except Exception:
-            log.exception("loading workflow %r failed", key[1])
+            log.exception("loading workflow %r failed", key[1], extra={"workflow_id": key[1]})
 
     def _set_aside(self, pending: PendingWrite, why: Unwritable) -> None:
         key = (pending.request.namespace, pending.request.workflow_id)
@@ -394,14 +394,14 @@ class EngineFrontend:
             await resetting.bring(owner, self.store, self.settled, request, answer)
         except Exception as error:
             if not isinstance(error, PerdureError):
-                log.exception("resetting workflow %r failed", request.workflow_id)
+                log.exception("resetting workflow %r failed", request.workflow_id, extra={"workflow_id": request.workflow_id})
             answer(None, error)
 
     async def _load_and_submit(self, owner: ShardOwner, key: Key, request: AnyRequest, answer: Answer | None) -> None:
         try:
             live = await owner.load(key)
         except Exception as error:
-            log.exception("loading workflow %r failed", key[1])
+            log.exception("loading workflow %r failed", key[1], extra={"workflow_id": key[1]})
             if answer is not None:
                 answer(None, error)
             return

@@ -172,7 +172,9 @@ class Relay:
         try:
             await self._ways.load(lane.key)
         except Exception:
-            log.exception("a message to workflow %r waits: it could not be loaded", lane.key[1])
+            log.exception(
+                "a message to workflow %r waits: it could not be loaded", lane.key[1], extra={"workflow_id": lane.key[1]}
+            )
             self._pause(lane)
             return
         lane.halted = False
@@ -233,7 +235,8 @@ class Relay:
             return
         told = heard(delivery, reply, None if error is None else failure_of(error))
         if told is None and error is not None:
-            log.error("workflow %r could not be told of %s: %s", delivery.request.workflow_id, delivery.key, error)
+            target = delivery.request.workflow_id
+            log.error("workflow %r could not be told of %s: %s", target, delivery.key, error, extra={"workflow_id": target})
         if told is not None:
             self.send(Delivery(key=delivery.key, request=told, asker=delivery.asker))
         self._over(delivery)
@@ -259,7 +262,8 @@ class Relay:
         try:
             reply.outcome = await self._ways.outcome((namespace, delivery.request.workflow_id), reply.run_id)
         except Exception:
-            log.exception("how child %r of workflow %r ended cannot be read", delivery.request.workflow_id, source)
+            child = delivery.request.workflow_id
+            log.exception("how child %r of workflow %r ended cannot be read", child, source, extra={"workflow_id": source})
             self._over(delivery)
             return
         told = heard(delivery, reply, None)

@@ -114,7 +114,8 @@ class Answering:
             )
             self._frontend.answer_query(Refused(**head, code="NONDETERMINISM", message=message))
         except Exception as error:
-            log.exception("replaying workflow %r for a query failed in perdure itself", taken.query.workflow_id)
+            asked = taken.query.workflow_id
+            log.exception("replaying workflow %r for a query failed in perdure itself", asked, extra={"workflow_id": asked})
             self._frontend.answer_query(Refused(**head, code="PERDURE_ERROR", message=f"replaying the run failed: {error!r}"))
         else:
             self._frontend.answer_query(self._asked(runner, taken))

@@ -414,4 +414,10 @@ def _tell(erred: ActivityErred, claim: ActivityClaim) -> None:
             number,
             erred.failure.type,
             erred.failure.message,
+            extra={
+                "workflow_id": claim.workflow_id,
+                "run_id": claim.run_id,
+                "activity": claim.scheduled.name,
+                "attempt": number,
+            },
         )

@@ -250,7 +250,7 @@ class Decider:
             self._give_back(session, token, fault)
             return False
         except Exception as error:
-            log.exception("running workflow %r failed in perdure itself", session.workflow_id)
+            log.exception("running workflow %r failed in perdure itself", session.workflow_id, extra=_ids(session))
             self._give_back(session, token, Mismatch(f"running the workflow failed: {error!r}"))
             return False
         except BaseException:
@@ -453,9 +453,9 @@ class Decider:
         """Nothing of a report was taken, or nobody knows: the run is replayed when it is offered again, its facts are told again."""
         self._drop(session)
         if error is not None and not isinstance(error, PerdureError):
-            log.error("reporting on workflow %r failed", session.workflow_id, exc_info=error)
+            log.error("reporting on workflow %r failed", session.workflow_id, exc_info=error, extra=_ids(session))
         elif error is not None:
-            log.warning("a report on workflow %r was refused: %s", session.workflow_id, error)
+            log.warning("a report on workflow %r was refused: %s", session.workflow_id, error, extra=_ids(session))
         facts, session.facts = facts + session.facts, []
         for fact in facts:
             if isinstance(error, CodecError):  # what stood beside the fact is at fault, or the answer
@@ -485,3 +485,8 @@ def _is_encoded(started: Started) -> bool:
 def _log_refusal(_reply: Any, error: BaseException | None) -> None:
     if error is not None:
         log.warning("a report could not be delivered: %s", error)
+
+
+def _ids(session: Session) -> dict[str, str]:
+    """Bound to log lines."""
+    return {"workflow_id": session.workflow_id, "run_id": session.run_id}

@@ -184,7 +184,7 @@ class TaskWorker:
                 else:
                     self.decider.take(task)
             except Exception:
-                log.exception("taking a task of workflow %r failed", task.workflow_id)
+                log.exception("taking a task of workflow %r failed", task.workflow_id, extra={"workflow_id": task.workflow_id})
 
     def _take_activity(self, task: Task) -> None:
         self._serial += 1

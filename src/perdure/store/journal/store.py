@@ -212,7 +212,10 @@ class JournalStore:
         self._index.mark_damaged(key, run.run_id)
         row = self._index.row(key, run.run_id)
         if row is None or not row.closed_at:
-            _log.error("journal: run %s of workflow %r is quarantined: %s", run.run_id, run.workflow_id, reason_of(fault))
+            ids = {"workflow_id": run.workflow_id, "run_id": run.run_id}
+            _log.error(
+                "journal: run %s of workflow %r is quarantined: %s", run.run_id, run.workflow_id, reason_of(fault), extra=ids
+            )
 
     def _hold_place(self, fault: Fault, run: RunName) -> None:
         """Give a run of which no line is whole a place in listings, and its workflow id one that must be cleared before it is used."""
@@ -398,7 +401,10 @@ class JournalStore:
                 run = RunName(namespace=namespace, workflow_id=workflow_id, run_id=row.run_id)
                 self._damaged.add(run, reason_of(fault))
                 self._index.mark_damaged((namespace, workflow_id), row.run_id, end_lost=number == row.last)
-                _log.error("journal: run %s of workflow %r is quarantined: %s", row.run_id, workflow_id, reason_of(fault))
+                ids = {"workflow_id": workflow_id, "run_id": row.run_id}
+                _log.error(
+                    "journal: run %s of workflow %r is quarantined: %s", row.run_id, workflow_id, reason_of(fault), extra=ids
+                )
 
     def damaged(self) -> Sequence[DamagedRun]:
         return self._damaged.all()
