@@ -1,4 +1,4 @@
-"""The command line as people use it: real nodes in processes of their own, reached through their sockets, killed where it matters."""
+"""The command line as people use it: real nodes in processes of their own, reached through their ports, killed where it matters."""
 
 import asyncio
 import json
@@ -181,14 +181,15 @@ class Node:
         return cli(*options, data=self.data, timeout=timeout)
 
     def connections(self) -> int:
-        """How many askers are connected: the kernel lists each accepted socket under its server's path."""
-        path = str(self.data / "socket")
-        return sum(line.endswith(f" {path}") for line in Path("/proc/net/unix").read_text().splitlines()) - 1
+        """How many askers are connected: the kernel lists each accepted connection under the port it came to."""
+        here = f":{int(self.facts['url'].rpartition(':')[2]):04X}"
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return sum(row[1].endswith(here) and row[3] == "01" for row in rows)
 
 
 def cli(*options: str, data: Path | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "perdure", *options]
-    environment = {name: value for name, value in os.environ.items() if name != "PERDURE_DATA"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
     if data is not None:
         environment["PERDURE_DATA"] = str(data)
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, env=environment)
@@ -392,7 +393,6 @@ def test_list_filters_and_pages(node: Node) -> None:
         ("workflow", "list", "--cursor", "nonsense"),
         ("workflow", "list", "--started-after", "yesterday"),
         ("workflow", "list", "--namespace", ""),
-        ("workflow", "stack", "open"),
         ("frobnicate",),
         ("journal", "export", "DATA", "--run", "r"),
         ("replay", "flows"),
@@ -514,7 +514,7 @@ def test_a_node_stops_cleanly(place: Path, number: int) -> None:
         assert code == 0, said
         assert "stopping" in said
         assert not (place / "server.json").exists()
-        assert waiting.wait(30) == 6
+        assert waiting.wait(60) == 6
         assert "perdure: " in one_line(waiting.communicate()[1])
     with Node(place, "flows.py") as again:
         assert again.run("workflow", "signal", "w", "x", "--input", "1").returncode == 0
@@ -632,15 +632,15 @@ def waiter(data: Path, workflow_id: str) -> subprocess.Popen[str]:
 
 @pytest.mark.rule("O1")
 def test_a_killed_node_is_exit_code_6_for_who_waits(place: Path) -> None:
-    """kill -9 of the node: the waiting command says so at once, and the run goes on in the next node."""
+    """kill -9 of the node: the waiting command says so after a while in which it might have come back, and the run goes on in the next node."""
     with Node(place, "flows.py") as running:
         assert running.run("workflow", "start", "waits", "--id", "w", "--input", '"x"').returncode == 0
         waiting = waiter(place, "w")
         until(lambda: running.connections() == 1)
         running.process.kill()
         running.process.wait(30)
-        assert waiting.wait(30) == 6
-        assert "went away" in one_line(waiting.communicate()[1])
+        assert waiting.wait(60) == 6
+        assert "cannot be reached" in one_line(waiting.communicate()[1])
     assert cli("workflow", "signal", "w", "x", data=place).returncode == 6
     with Node(place, "flows.py") as again:  # over the dead one's socket
         assert again.run("workflow", "signal", "w", "x", "--input", "1").returncode == 0
@@ -727,16 +727,6 @@ def test_reload_runs_the_code_as_it_is_now(place: Path) -> None:
         assert running.announced()["pid"] == running.process.pid
         assert running.facts["url"] == before
         assert running.run("workflow", "start", "hello", "--input", '"a"', "--wait").stdout == '"hello a!?"\n'
-        assert running.stop()[0] == 0
-
-
-def test_a_long_path_is_no_hindrance(tmp_path: Path) -> None:
-    """The socket of a directory whose path is far longer than a socket's may be is made and found."""
-    deep = tmp_path / ("d" * 120) / ("e" * 120)
-    deep.mkdir(parents=True)
-    (deep / "flows.py").write_text(FLOWS)
-    with Node(deep / "data", "flows.py") as running:
-        assert running.run("workflow", "start", "hello", "--input", '"a"', "--wait").stdout == '"hello a!"\n'
         assert running.stop()[0] == 0
 
 
@@ -861,7 +851,7 @@ def test_help_names_exactly_what_there_is() -> None:
     told = cli("--help").stdout
     commands = [line.split(":")[0].strip() for line in told.split("Commands:")[1].splitlines() if line.startswith("  ")]
     assert [name for name in commands if not name.startswith("-")] == [
-        *("bench", "config", "demo", "dev", "doctor", "journal", "key", "lint"),
+        *("bench", "chaos", "config", "demo", "dev", "doctor", "journal", "key", "lint"),
         *("replay", "rules", "server", "sim", "version", "worker", "workflow"),
     ]
     for command in ("dev", "demo", "workflow start", "workflow history", "replay", "journal export", "sim"):

@@ -38,11 +38,7 @@ def build() -> App:
 _COMMANDS: Final = (
     ("dev", "perdure.cli.dev:dev", "Run an engine and a worker in one process, with its journal on disk."),
     ("server", "perdure.cli.server:server", "Run a node for workers and clients in other processes."),
-    (
-        "worker",
-        "perdure.cli.worker:worker",
-        "Run workflows and activities for a node elsewhere, in processes that are watched.",
-    ),
+    ("worker", "perdure.cli.worker:worker", "Run code for a node elsewhere, in processes that are watched."),
     ("demo", "perdure.cli.demo:demo", "Run orders with mock services and audit them; --crash kills it meanwhile."),
     ("workflow", "perdure.cli.workflow:app", "Start runs, talk to them, look at them."),
     ("replay", "perdure.cli.replay:replay", "Replay exported histories against today's code."),

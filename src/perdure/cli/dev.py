@@ -63,6 +63,8 @@ def dev(
     from perdure.sdk.registry import Registry
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    for name in ("uvicorn", "perdure.access"):  # a line a request is for servers; here it would bury what the code says
+        logging.getLogger(name).setLevel(logging.WARNING)
     if reload:
         sys.dont_write_bytecode = True  # compiled files are told apart by whole seconds, and authors are faster
         grace = min(grace, RELOAD_GRACE_S)
@@ -109,7 +111,6 @@ async def _serve(plan: _Plan) -> int | None:
     from perdure.runtime.collector import collector
     from perdure.runtime.settings.tree import ServerSettings, Settings
     from perdure.server.front_door import FrontDoor
-    from perdure.server.local import LocalServer
 
     stop = asyncio.Event()
     _heed_signals(stop, plan.grace)
@@ -122,7 +123,6 @@ async def _serve(plan: _Plan) -> int | None:
     try:
         async with AsyncExitStack() as stack:
             stack.enter_context(collector("tuned"))
-            await stack.enter_async_context(LocalServer(node.frontend, plan.data))
             await stack.enter_async_context(door)
             with contextlib.redirect_stdout(plan.own):
                 _announce(node, plan, door.url)

@@ -1,7 +1,7 @@
 """Options that many commands share. Light: read by `--help`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -26,23 +26,7 @@ class Output:
         return self.output != "text"
 
 
-def _data() -> Path:
-    return Path("perdure-data")
-
-
 Data = Annotated[Path, Parameter(env_var="PERDURE_DATA", show_default=lambda value: f"./{value}")]
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Which runs are spoken of."""
-
-    data: Data = field(default_factory=_data)
-    """The node's data directory."""
-
-    namespace: str = "default"
-    """The namespace the runs are in."""
 
 
 @Parameter(name="*")
@@ -51,13 +35,25 @@ class Remote:
     """How a node in another process is reached."""
 
     address: Annotated[str | None, Parameter(env_var="PERDURE_ADDRESS")] = None
-    """The node's URL, such as http://127.0.0.1:7373, where it is when this is left out."""
+    """The node's URL, such as http://127.0.0.1:7373."""
 
     api_key: Annotated[str | None, Parameter(env_var="PERDURE_API_KEY", show_env_var=True)] = None
     """The key it asks for. Better in PERDURE_API_KEY: others on this machine can read a command line."""
 
     ca: Annotated[Path | None, Parameter(env_var="PERDURE_CA")] = None
     """A file with the certificates to trust, for https with a certificate of your own."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Place(Remote):
+    """Which runs are spoken of, and through which node: the one at `address`, else the one of a data directory."""
+
+    data: Annotated[Path | None, Parameter(env_var="PERDURE_DATA")] = None
+    """A node's data directory: the node that runs there is asked, or its journal when none does. ./perdure-data when this and the address are left out."""
+
+    namespace: str = "default"
+    """The namespace the runs are in."""
 
 
 def _typed(_type: Any, tokens: Sequence[Token]) -> timedelta:
