@@ -17,6 +17,7 @@ class Room(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which namespace is meant."""
 
     namespace: Id = "default"
+    """The room of workflow ids."""
 
 
 class RunQuery(Room, frozen=True, kw_only=True, forbid_unknown_fields=True):

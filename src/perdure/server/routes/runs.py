@@ -27,6 +27,7 @@ class ResultQuery(RunQuery, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Which run, and how long its end may take."""
 
     wait: Wait = 0
+    """Seconds to wait for its end, at most `http.wait_s_max`."""
 
 
 class HistoryQuery(RunQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,6 +37,7 @@ class HistoryQuery(RunQuery, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         str, Meta(pattern=r"^\d{0,10}(\.\d{1,10})?$", description="The `cursor` of the part before, or an event's id")
     ] = ""
     wait: Wait = 0
+    """Seconds to wait for the next event, at most `http.wait_s_max`."""
     notes: bool = False
     """Notes too, each where it fell."""
     limit: Annotated[int, Meta(ge=1, le=ENTRIES_MAX)] = 1_000
