@@ -19,6 +19,10 @@ BUILDS: Final = {"v1": "perdure.chaos.pipelines.v1", "v2": "perdure.chaos.pipeli
 """Module of the workflow by build id."""
 GRACE_S: Final = 2.0
 """So long may a worker's activities take to end in a rolling deploy."""
+FROZEN_S: Final = 12.0
+"""So long is a worker held still: past the life of its claims, which others have taken over by then."""
+THAWED_S: Final = 2.0
+"""So long may it then say what it still has to say."""
 
 
 class WorkerPlace:
@@ -41,6 +45,8 @@ class Fleet:
         self._arguments = ("--address", address, "--grace", str(GRACE_S))
         self._environment = {"PERDURE_CHAOS_WORLD": world}
         self.places = [WorkerPlace(number, build) for number in range(1, size + 1)]
+        self._frozen: list[tuple[WorkerPlace, Child, Child]] = []
+        """Workers held still, with what holds them."""
 
     async def start(self) -> None:
         for place in self.places:
@@ -59,9 +65,38 @@ class Fleet:
             place.build = build
             await self._begin(place)
 
+    async def freeze(self, place: WorkerPlace) -> None:
+        """Hold what runs there still, start another one in its place, and let it go on when its claims are long another's.
+
+        It believes that it still is a worker of this fleet; some time later it is stopped like one that was replaced.
+        """
+        async with place.turn:
+            child, place.child = place.child, None
+            assert child is not None
+            pids = [child.pid, *children_of(child.pid)]
+            arguments = ("--seconds", str(FROZEN_S), *map(str, pids))
+            freezer = await Child.start("perdure.chaos.freeze", *arguments, log=self._place.log("freeze"))
+            held = (WorkerPlace(place.number, place.build), child, freezer)
+            self._frozen.append(held)
+            await freezer.line()
+            self._course.tell("frozen", role="worker", pid=child.pid, build=place.build, place=place.number)
+            await self._begin(place)
+        await freezer.wait()
+        self._course.tell("thawed", role="worker", pid=child.pid, build=held[0].build, place=place.number)
+        await asyncio.sleep(THAWED_S)
+        held[0].child = child
+        await self._stop(held[0])
+        self._frozen.remove(held)
+
     async def stop(self) -> None:
-        """Let all of them stop in order. Idempotent."""
+        """Let all of them stop in order, and kill what is held still. Idempotent."""
         await asyncio.gather(*(self._stop(place) for place in self.places))
+        while self._frozen:
+            place, child, freezer = self._frozen.pop()
+            await freezer.kill()
+            if child.exit_code is None:
+                place.child = child
+                await self._kill(place)
 
     async def kill_all(self) -> None:
         """SIGKILL every worker, and start none."""

@@ -1,6 +1,6 @@
 """One seed of the evidence run: a node, workers and a world of its own, its briefs, and everything that is done to them meanwhile.
 
-Workers are killed every 300 to 700 ms from the first brief to the last result. The node is killed once while the first briefs are under way
+Workers are killed every 300 to 700 ms from the first brief to the last result, one is held still past its claims. The node is killed once while the first briefs are under way
 and once after a rolling deploy, when every question that is withheld has been asked. No process it started outlives it.
 """
 
@@ -34,6 +34,7 @@ class Seed:
         self._scale = scale
         self._crowded = scale.is_crowded(seed)
         self._commissions = commissions(seed, scale.runs_of(seed), crowded=self._crowded)
+        self._early = [commission for commission in self._commissions if commission.when == "early"]
         self._chance = random.Random(f"kills of {seed}")
         self._course = Course(place.course, hear)
         self._course.tell("seed begun", seed=seed, runs=len(self._commissions), due=scale.due(seed))
@@ -74,9 +75,11 @@ class Seed:
     async def _storm_over(self, server: Server, fleet: Fleet, desk: Desk) -> None:
         async with asyncio.TaskGroup() as group:
             storm = group.create_task(self._storm(fleet))
+            freezing = group.create_task(self._freeze(fleet, desk))
             leading = group.create_task(self._lead(server, fleet, desk))
             await desk.serve()
             await leading
+            await freezing
             storm.cancel()
 
     async def _storm(self, fleet: Fleet) -> None:
@@ -85,9 +88,14 @@ class Seed:
             await asyncio.sleep(self._chance.uniform(*self._scale.kill_s))
             await fleet.kill(self._chance.choice(fleet.places))
 
+    async def _freeze(self, fleet: Fleet, desk: Desk) -> None:
+        """One worker of the older build is held still before the deploy, and goes on when the newer one has taken over."""
+        await desk.until(lambda: len(desk.accepted) >= len(self._early) / 2)
+        await fleet.freeze(self._chance.choice(fleet.places))
+
     async def _lead(self, server: Server, fleet: Fleet, desk: Desk) -> None:
         """The node's first death, the deploy, its second death."""
-        early = [commission for commission in self._commissions if commission.when == "early"]
+        early = self._early
         withheld = {commission.brief.id for commission in early if commission.withheld}
         await desk.until(lambda: len(desk.accepted) >= len(early) / 3)
         await self._kill(server)

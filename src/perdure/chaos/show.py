@@ -18,6 +18,7 @@ COLUMNS: Final = (
     ("new_path", "new path"),
     ("worker_kills", "workers ✝"),
     ("server_kills", "servers ✝"),
+    ("worker_freezes", "frozen"),
     ("attempts_lost", "attempts lost"),
     ("absorbed", "absorbed"),
     ("unheard", "unheard"),

@@ -27,6 +27,7 @@ def count(books: Books) -> Counts:
         deploys=_happened(books.course, "deploy done"),
         worker_kills=_happened(books.course, "killed", "worker"),
         server_kills=_happened(books.course, "killed", "server"),
+        worker_freezes=_happened(books.course, "thawed", "worker"),
         attempts_lost=sum(
             note["type"] == "attempt_failed" and note.get("kind") == "lost" for run in runs for note in run.notes
         ),

@@ -24,6 +24,8 @@ class Counts:
     deploys: int = 0
     worker_kills: int = 0
     server_kills: int = 0
+    worker_freezes: int = 0
+    """Workers held still past the life of their claims, which then went on."""
     attempts_lost: int = 0
     """Attempts of activities that died with their worker."""
     signals_sent: int = 0
@@ -70,6 +72,7 @@ LABELS: Final = {
     "deploys": "rolling deploys v1 → v2",
     "worker_kills": "workers killed (SIGKILL)",
     "server_kills": "servers killed (SIGKILL)",
+    "worker_freezes": "workers frozen past their claims (SIGSTOP), then let go on",
     "attempts_lost": "attempts lost with their worker",
     "signals_sent": "answers signalled",
     "signals_withheld": "… withheld until every process had been replaced",
