@@ -116,5 +116,5 @@ class Findings:
         """Of a trial that is over, from its books and logs."""
         note = directory / "trial.json"
         due: dict[str, int] = json.loads(note.read_text())["due"] if note.exists() else {}
-        places = sorted(path.parent for path in directory.glob("*/course.jsonl"))
-        return cls([SeedFindings.at(Place(path)) for path in places], due)
+        seeds = [SeedFindings.at(Place(path.parent)) for path in directory.glob("*/course.jsonl")]
+        return cls(sorted(seeds, key=lambda seed: seed.seed), due)
