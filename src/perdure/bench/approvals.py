@@ -70,9 +70,9 @@ def main(
 
 
 async def _measure(place: Path, sizes: tuple[int, ...], tell: Progress) -> ApprovalsReport:
-    machine = machine_at(place, "asyncio")
     before = python_loop_us(), flush_times(place)
     with collector("tuned"):
+        machine = machine_at(place, "asyncio")
         waiting: list[Waiting] = []
         for runs in sizes:
             with TemporaryDirectory(dir=place) as made:

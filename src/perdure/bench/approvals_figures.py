@@ -38,7 +38,7 @@ class Drain(Struct, frozen=True, kw_only=True):
         return seconds / self.seconds
 
     def bound(self, cores: int) -> str:
-        """What the rate is bounded by, in words: the part that was busy all the time; else nothing but waiting for each other."""
+        """What the rate is bounded by, in words: the part that was busy all the time; else that they wait for each other, or for a core."""
         parts = {
             "CPU of the server": self.share(self.server_cpu_s),
             "CPU of the worker": self.share(self.worker_cpu_s),
@@ -47,14 +47,14 @@ class Drain(Struct, frozen=True, kw_only=True):
         }
         name, share = max(parts.items(), key=lambda part: part[1])
         together = self.share(self.server_cpu_s + self.worker_cpu_s + self.client_cpu_s) / cores
+        waited = self.share(self.server_waited_s)
         if share >= BUSY:
             return f"{name}: busy {share:.0%} of the time"
         if together >= BUSY:
             return f"the machine's {cores} cores together: busy {together:.0%} of the time, most of it {name} ({share:.0%} of a core)"
-        wanted = self.share(self.server_cpu_s + self.server_waited_s)
-        if self.server_waited_s and wanted >= BUSY:
-            return f"the machine's {cores} cores, which others use too: the server wants one {wanted:.0%} of the time and has it {self.share(self.server_cpu_s):.0%}"
-        return f"the way there and back: the busiest part is {name}, {share:.0%} of the time"
+        if waited >= parts["CPU of the server"]:
+            return f"other processes of this machine: the server works {parts['CPU of the server']:.0%} of the time and waits {waited:.0%} for a core"
+        return f"parts that wait for each other: the busiest is {name}, {share:.0%} of the time"
 
 
 class Waiting(Struct, frozen=True, kw_only=True):

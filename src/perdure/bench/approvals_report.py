@@ -74,7 +74,7 @@ def _table(report: ApprovalsReport, title: str, rows: _Rows) -> Table:
 def _bounds(report: ApprovalsReport) -> list[str]:
     """What bounds the rates, and what a rate without groups would be on this disk."""
     flush = (report.yardstick.flush_before.p50_us + report.yardstick.flush_after.p50_us) / 2
-    lines = []
+    lines = list[str]()
     for each in report.waiting:
         per_run = each.together.commits / each.together.runs
         single = 1e6 / flush / per_run

@@ -5,7 +5,7 @@ are held by run id, because a run's closing event does not say how it stood befo
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from perdure.core.events import Reset, SignalReceived, Started
 from perdure.core.notes import AttemptFailed, Paused, Quarantined, Resumed
@@ -179,11 +179,11 @@ class Tally:
                 self._tell(transition, change, event, write, workflow_type)
 
     def _tell(self, transition: Transition, change: RunChange, entry: Any, write: "PendingWrite", workflow_type: str) -> None:
-        kind, saying = TOLD[type(entry)]
+        entry_type = cast("type[object]", type(entry))
+        kind, saying = TOLD[entry_type]
         name = ""
         if not workflow_type and write.before is not None:
             workflow_type = write.before.started.workflow_type
-        entry_type = type(entry)
         run_id = change.run_id
         if entry_type is Started:
             self.open += 1

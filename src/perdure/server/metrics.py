@@ -5,6 +5,7 @@ up to a hundred, queues up to `QUEUES_MAX` here; what is beyond is `other`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry
@@ -37,7 +38,8 @@ class Look(NamedTuple):
     lag_s: float
 
 
-class Known(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Known:
     """One metric: what it is called, what it says, by which labels, and where it is read."""
 
     name: str

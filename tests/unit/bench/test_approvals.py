@@ -27,8 +27,8 @@ QUIET = Drain(
         ({"client_cpu_s": 9.0}, "CPU of the client: busy 90%"),
         ({"writing_seconds": 9.9}, "syncs to disk: busy 99%"),
         ({"server_cpu_s": 8.0, "worker_cpu_s": 6.0, "client_cpu_s": 5.0}, "the machine's 2 cores together: busy 95%"),
-        ({"server_cpu_s": 5.0, "server_waited_s": 4.0}, "the machine's 2 cores, which others use too"),
-        ({}, "the way there and back: the busiest part is CPU of the server, 20%"),
+        ({"server_waited_s": 4.0}, "other processes of this machine: the server works 20% of the time and waits 40%"),
+        ({}, "parts that wait for each other: the busiest is CPU of the server, 20%"),
     ],
 )
 @pytest.mark.rule("F23")
