@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure.core.errors import InvalidArgument, LimitExceeded, PerdureError, Unavailable
+from perdure.core.errors import InvalidArgument, PerdureError, Unavailable
 from perdure.core.principal import Principal
 from perdure.server.stream_beats import BeatsHeard
 from perdure.server.stream_reads import Reads
@@ -81,7 +81,7 @@ class Connection:
                 await self._serve_beats(hello)
             else:
                 await self._serve_session(hello)
-        except (FrameError, LimitExceeded) as error:
+        except PerdureError as error:
             await self._refuse(error)
 
     async def _greeting(self) -> Hello | None:
@@ -151,7 +151,7 @@ class Connection:
     def wake(self) -> None:
         """There is something to send."""
         outbox = self._session.outbox if self._session is not None else None
-        if outbox is not None and outbox.bytes > self._stream.limits.unsent_bytes_max and len(outbox) > 1:
+        if outbox is not None and outbox.size > self._stream.limits.unsent_bytes_max and len(outbox) > 1:
             self.drop("this end reads too slowly (unsent_bytes_max)")
         self._wake.set()
 
@@ -196,7 +196,7 @@ class Connection:
 
     async def _end_of(self, reading: "asyncio.Task[None]") -> None:
         error = reading.exception()
-        if isinstance(error, (FrameError, LimitExceeded)):
+        if isinstance(error, PerdureError):
             await self._refuse(error)
         elif error is not None and not isinstance(error, OSError):
             raise error

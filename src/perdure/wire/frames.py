@@ -45,15 +45,15 @@ def text_of(message: object) -> bytes:
 
 
 class Outbox:
-    """Messages on their way into frames. `bytes` is what waits."""
+    """Messages on their way into frames. `size` is what waits, in bytes."""
 
-    __slots__ = ("_cut", "_texts", "bytes", "bytes_out", "frames_out", "messages_out")
+    __slots__ = ("_cut", "_texts", "bytes_out", "frames_out", "messages_out", "size")
 
     def __init__(self) -> None:
         self._texts: deque[tuple[int, bytes]] = deque()
         self._cut = 0
         """So much of the first message has left in pieces."""
-        self.bytes = 0
+        self.size = 0
         self.frames_out = 0
         self.bytes_out = 0
         self.messages_out = 0
@@ -64,13 +64,13 @@ class Outbox:
     def add(self, text: bytes, ask: int = 0) -> None:
         """Put a message behind the others. `ask`: the number of the ask it answers, if it must be kept until it has arrived."""
         self._texts.append((ask, text))
-        self.bytes += len(text)
+        self.size += len(text)
 
     def clear(self) -> None:
         """Forget what waits."""
         self._texts.clear()
         self._cut = 0
-        self.bytes = 0
+        self.size = 0
 
     def take(self, head: Head) -> tuple[bytes, list[int]]:
         """The next frame, and the asks answered in it (the numbers given with `add`). With nothing to say it is a head alone."""
@@ -78,7 +78,7 @@ class Outbox:
         first = _encode(head)
         if texts and len(texts[0][1]) > PIECE_BYTES:
             return self._piece(first)
-        lines, asks = [first], []
+        lines, asks = [first], list[int]()
         size = 0
         while texts and (not size or size + len(texts[0][1]) <= FRAME_BYTES):
             ask, text = texts.popleft()
@@ -86,7 +86,7 @@ class Outbox:
             lines.append(text)
             if ask:
                 asks.append(ask)
-        self.bytes -= size
+        self.size -= size
         self.messages_out += len(lines) - 1
         return self._counted(b"\n".join(lines)), asks
 
@@ -94,7 +94,7 @@ class Outbox:
         ask, text = self._texts[0]
         piece = text[self._cut : self._cut + PIECE_BYTES]
         self._cut += len(piece)
-        self.bytes -= len(piece)
+        self.size -= len(piece)
         if self._cut < len(text):
             return self._counted(b"+" + first + b"\n" + piece), []
         self._texts.popleft()

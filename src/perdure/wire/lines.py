@@ -34,7 +34,7 @@ class Line:
         self._lines = lines
         self.number = number
         self.queue = queue
-        self.kind = kind
+        self.kind: TaskKind = kind
         self.identity = identity
         self.deliver = deliver
         self.purse = purse
