@@ -206,3 +206,47 @@ async def restarted(serve: Any, port: int, direction: Any, count: int) -> None:
             await check(served.node, run, once=False)
             await worker.__aexit__(None, None, None)
             await client.close()
+
+
+TOKENS: list["asyncio.Queue[str]"] = []
+
+
+@activity
+async def outside() -> str:
+    TOKENS[-1].put_nowait(activity.info().task_token)
+    activity.complete_later()
+
+
+@workflow
+async def given() -> str:
+    return await outside()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_completion_whose_answer_died_with_the_node(serve: Any, fails: bool) -> None:
+    """The node completes an activity by its token and dies before it can say so: told again, the completion has been carried out; another
+    one with that token is not found."""
+    TOKENS.append(asyncio.Queue())
+    cut, again = asyncio.Event(), asyncio.Event()
+
+    async def on_cut() -> None:
+        cut.set()
+        await again.wait()
+
+    async with serve(given, outside) as served:
+        port = served.server.port
+        await served.node.client.start(given(), id="given")
+        token = await TOKENS[-1].get()
+        wire = UnkindWire("127.0.0.1", port, Unkindness(direction="out", cut_at=2), on_cut)
+        await wire.__aenter__()
+        client = await perdure.connect(wire.url)
+        wrong = ValueError("no")
+        told = asyncio.create_task(client.fail_activity(token, wrong) if fails else client.complete_activity(token, "here"))
+        await cut.wait()
+    async with serve(port=port):
+        again.set()
+        await told
+        with pytest.raises(perdure.errors.NotFound):
+            await client.complete_activity(token, "elsewhere")
+        await client.close()
+        await wire.__aexit__(None, None, None)

@@ -15,10 +15,10 @@ NONE: Final = 0.0
 
 
 class Asked:
-    """One ask. `patience`: seconds it may wait for a node while none is there; `may_fail` false: also when the node refuses the key, because
+    """One ask. `doubt` hears an error in place of `answer` when the ask was sent more than once: it may have been carried out before. `patience`: seconds it may wait for a node while none is there; `may_fail` false: also when the node refuses the key, because
     whoever asked can do nothing but ask again."""
 
-    __slots__ = ("answer", "may_fail", "parts", "patience", "read", "since", "text", "was_sent")
+    __slots__ = ("answer", "doubt", "may_fail", "parts", "patience", "read", "sent", "since", "text")
 
     def __init__(
         self, text: bytes, answer: Answer, read: Callable[[Raw], Any] | None, patience: float, may_fail: bool, since: float
@@ -29,7 +29,9 @@ class Asked:
         self.patience = patience
         self.may_fail = may_fail
         self.since = since
-        self.was_sent = False
+        self.sent = 0
+        """On so many connections."""
+        self.doubt: Callable[[PerdureError], None] | None = None
         self.parts: list[Any] | None = None
 
     def found(self, message: Found) -> tuple[Any, PerdureError | None]:
@@ -46,6 +48,7 @@ class Asked:
         self.parts.append(value)
         return (None if message.more else self.parts), None
 
-    def begin_again(self) -> None:
-        """It is sent once more: what has come in part will come again."""
+    def begin(self) -> None:
+        """It is sent, perhaps again: what has come in part will come once more."""
+        self.sent += 1
         self.parts = None

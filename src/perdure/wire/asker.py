@@ -217,8 +217,7 @@ class Asker:
         for message in self._opening():
             self.outbox.add(text_of(message))
         for asked in self._asked.values():
-            asked.begin_again()
-            asked.was_sent = True
+            asked.begin()
             self.outbox.add(asked.text)
         self._flush()
 
@@ -261,9 +260,10 @@ class Asker:
         *,
         patience: float,
         may_fail: bool = True,
+        doubt: Callable[[PerdureError], None] | None = None,
         **fields: Any,
     ) -> int:
-        """Ask `make(id=…, **fields)`; `answer` hears what comes of it, perhaps at once. Gives the ask's number."""
+        """Ask `make(id=…, **fields)`; `answer` hears what comes of it, perhaps at once. Gives the ask's number. The rest: see `Asked`."""
         self._last = number = self._last + 1
         try:
             text = text_of(make(id=number, **fields))
@@ -279,8 +279,9 @@ class Asker:
         asked = Asked(text, answer, read, patience, may_fail, self._loop.time())
         self._asked[number] = asked
         self._bytes += len(text)
+        asked.doubt = doubt
         if self._ready:
-            asked.was_sent = True
+            asked.begin()
             self._put(text)
         return number
 
@@ -384,7 +385,11 @@ class Asker:
         if asked is None:
             return
         if isinstance(message, Failed):
-            self._answer(asked, None, error_of(message.error))
+            error = error_of(message.error)
+            if asked.doubt is not None and asked.sent > 1:
+                asked.doubt(error)
+            else:
+                self._answer(asked, None, error)
         else:
             self._answer(asked, None, PerdureError(f"the node's answer cannot be read by this version: {message.why}"))
 

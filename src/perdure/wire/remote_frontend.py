@@ -6,15 +6,17 @@ Nothing is asked twice by whoever uses it and nothing is polled: what is unanswe
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import Any, Final, get_args
 
 from msgspec import Raw, json
 
 from perdure.core.description import Description
+from perdure.core.errors import NotFound, PerdureError
 from perdure.core.limits import Limits
 from perdure.core.queries import Query, QueryAnswer, QueryNotWanted, QueryReply, QueryTaken, TakeQuery
-from perdure.core.replies import RunResult, UpdateResult
-from perdure.core.requests import AnyRequest, HeartbeatActivity, WorkerRequest
+from perdure.core.replies import RunResult, Taken, UpdateResult
+from perdure.core.requests import AnyRequest, FinishActivity, HeartbeatActivity, WorkerRequest
 from perdure.ports import Answer, Chance, Clock, Deliver, Record, RunFilter, RunPage, Subscription, TaskKind, WorkerIdentity
 from perdure.wire import messages as ms
 from perdure.wire.address import Address
@@ -22,6 +24,7 @@ from perdure.wire.asked import FOR_EVER, NONE
 from perdure.wire.asker import Asker
 from perdure.wire.beats import Beats
 from perdure.wire.claims_held import ClaimsHeld
+from perdure.wire.doubt import has_told
 from perdure.wire.lines import Lines
 
 PATIENCE_S: Final = 30.0
@@ -89,8 +92,35 @@ class RemoteFrontend:
                 may_fail=False,
                 request=request,
             )
+        elif isinstance(request, FinishActivity):
+            self.asker.ask(
+                ms.AskCall, answer, patience=PATIENCE_S, doubt=partial(self._doubt, request, answer), request=request
+            )
         else:
             self.asker.ask(ms.AskCall, answer, patience=PATIENCE_S, request=request)
+
+    def _doubt(self, request: FinishActivity, answer: Answer, error: PerdureError) -> None:
+        """A completion was told again. When its token is not known, the history says whether that is its own doing."""
+        if not isinstance(error, NotFound):
+            answer(None, error)
+            return
+
+        def looked(parts: list[ms.RecordPart] | None, _error: BaseException | None) -> None:
+            entries = chain.from_iterable((*part.events, *part.notes) for part in parts or ())
+            if has_told(request, entries):
+                answer(Taken(run_id=request.run_id, duplicate=True), None)
+            else:
+                answer(None, error)
+
+        self.asker.ask(
+            ms.AskRecord,
+            looked,
+            _part,
+            patience=PATIENCE_S,
+            namespace=request.namespace,
+            workflow_id=request.workflow_id,
+            run_id=request.run_id,
+        )
 
     def _told(self, request: AnyRequest, answer: Answer, reply: Any, error: BaseException | None) -> None:
         """A worker hears of its request, after the book of its claims."""

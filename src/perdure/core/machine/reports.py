@@ -20,7 +20,7 @@ from perdure.core.notes import ActivityClaimed, DecidedBy, Seen, SignalSetAside
 from perdure.core.replies import ActivityClaim, Rejection, Reported
 from perdure.core.requests import ActivityErred, ActivitySucceeded, Commands, Report
 from perdure.core.state import ActivityState, RunState, WorkflowState
-from perdure.core.volatile import ClaimLife, ClaimUnnoted, CloseRefused, HeldWarm, SeenTo, WorkflowClaimEnded
+from perdure.core.volatile import Alive, ClaimLife, ClaimUnnoted, CloseRefused, HeldWarm, SeenTo, WorkflowClaimEnded
 
 
 def report(state: WorkflowState, request: Report, now: int) -> Decided:
@@ -269,6 +269,8 @@ class _Judge:
             length = 0
         elif self.recorder.scheduled:
             activities = self._dispatch()
+        elif report.room and not self.accepted:
+            activities = self._handed_before()
         reply = Reported(
             accepted=self.accepted,
             length=length,
@@ -349,6 +351,18 @@ class _Judge:
                 if report.lives_for:
                     draft.volatile.append(ClaimLife(scheduled.id, report.lives_for))
             claims.append(granted(draft, scheduled, note, None, report.lives_for))
+        return tuple(claims)
+
+    def _handed_before(self) -> tuple[ActivityClaim, ...]:
+        """Of a report that is told again because its answer was lost: what it was handed then, and nobody runs."""
+        draft, report = self.draft, self.report
+        claims: list[ActivityClaim] = []
+        for command, activity in self.run.activities.items():
+            note = activity.claim
+            if note is None or note.token != f"{report.nonce}.{command}" or note.outside or command in self.ended:
+                continue
+            draft.volatile += [ClaimLife(command, report.lives_for), Alive(command, draft.now)]
+            claims.append(granted(draft, activity.event, note, activity, report.lives_for))
         return tuple(claims)
 
     def _by_urgency(self, room: int) -> list[ActivityScheduled]:

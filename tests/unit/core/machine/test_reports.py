@@ -28,6 +28,25 @@ def running() -> tuple[Story, Reported, ActivityClaim]:
 # ------------------------------------------------------------------------------------------------------------- decisions
 
 
+def test_a_report_told_again_hands_over_again_what_it_handed() -> None:
+    """Its answer was lost with the node: told again it decides nothing, and the claims that rode with it are granted again, the same ones."""
+    story = Story()
+    story.start()
+    claimed = story.claim()
+    schedule = Commands(commands=(cm.ScheduleActivity(at=1, name="charge"), cm.ScheduleActivity(at=1, name="ship")))
+    first = story.report(claimed, schedule, nonce="n", room=2, queues=("default",), lives_for=10)
+    length = story.run.length
+    again = story.report(claimed, schedule, nonce="n", room=2, queues=("default",), lives_for=10)
+    assert not again.accepted
+    assert story.run.length == length
+    assert [claim.token for claim in again.activities] == [claim.token for claim in first.activities] == ["n.2", "n.3"]
+    story.report(None, done(again.activities[0]))
+    last = story.report(claimed, schedule, nonce="n", room=2, queues=("default",), lives_for=10)
+    assert [claim.token for claim in last.activities] == ["n.3"]
+    other = story.report(claimed, schedule, nonce="m", room=2, queues=("default",), lives_for=10)
+    assert not other.activities
+
+
 @pytest.mark.rule("F4")
 def test_a_report_that_contradicts_itself_decides_nothing() -> None:
     """Whoever has seen a decision holds the events it was based on: commands of one that claims otherwise would stand in the wrong order."""
