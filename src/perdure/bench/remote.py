@@ -50,7 +50,9 @@ SAMPLES_MAX: Final = 2_000
 COLD: Final = 3
 """Runs of each length that a new worker is asked about."""
 WARM: Final = 100
-MODULE: Final = "perdure.bench.remote_workload"
+MODULES: Final = ("perdure.bench.workload", "perdure.bench.remote_workload")
+STUCK_S: Final = 60.0
+"""A workflow that takes longer is no number but an error."""
 
 T = TypeVar("T")
 
@@ -119,7 +121,7 @@ async def _measure(
 
 
 def _worker(server: Child, directory: Path, max_activities: int) -> Child:
-    arguments = ("worker", MODULE, "--address", server.facts["url"], "--max-activities", str(max(100, max_activities)))
+    arguments = ("worker", *MODULES, "--address", server.facts["url"], "--max-activities", str(max(100, max_activities)))
     return Child("worker", *arguments, log=directory / "worker.log")
 
 
@@ -173,7 +175,8 @@ def _json_at(url: str) -> Any:
 
 
 async def _run_chain(client: Client, steps: int) -> None:
-    result = await client.execute(chain(steps))
+    async with asyncio.timeout(STUCK_S):
+        result = await client.execute(chain(steps))
     if result != steps:
         raise AssertionError(f"a workflow of {steps} steps gave {result}")
 

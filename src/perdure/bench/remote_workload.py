@@ -1,9 +1,7 @@
-"""What `perdure bench remote` runs in its worker process: the steps of the other benchmarks, and a run of any length that answers updates."""
+"""What `perdure bench remote` runs in its worker process beside the steps of the other benchmarks: a run of any length that answers updates."""
 
-from perdure.bench.workload import chain, increment
+from perdure.bench.workload import increment
 from perdure.sdk.workflow import workflow
-
-__all__ = ["Counter", "chain", "increment"]
 
 
 @workflow
