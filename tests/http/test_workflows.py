@@ -218,6 +218,8 @@ async def test_a_history_comes_in_parts_and_can_be_waited_for(open_site: Any) ->
             part = (await site.get(f"{WORKFLOWS}/h/history", notes="true", limit=1, after=after)).json()
             parts, after = parts + part["items"], part["cursor"]
         assert parts == whole["items"]
+        rest = (await site.get(f"{WORKFLOWS}/h/history", notes="true", after="3")).json()["items"]
+        assert rest == [item for item in whole["items"] if (item.get("after", 0) >= 3 if "note" in item else item["id"] > 3)]
         assert [item["id"] for item in whole["items"] if "note" not in item] == [1, 2, 3, 4]
         assert [item["type"] for item in whole["items"] if "note" not in item][0::3] == ["started", "completed"]
         assert not any({"token", "incarnation"} & item.keys() for item in whole["items"])

@@ -79,7 +79,10 @@ class HttpServer:
 
     async def _listen(self, make: Any, port: int) -> asyncio.Server:
         loop = asyncio.get_running_loop()
-        return await loop.create_server(make, self.host, port, ssl=self._ssl, backlog=BACKLOG)
+        handshake_s = self.app.limits.head_s if self._ssl is not None else None
+        return await loop.create_server(
+            make, self.host, port, ssl=self._ssl, backlog=BACKLOG, ssl_handshake_timeout=handshake_s
+        )
 
     def _factory(self) -> Any:
         limits = self.app.limits

@@ -121,12 +121,12 @@ class Runs:
         query: HistoryQuery = request.query
         workflow_id, seconds = request.path["workflow_id"], self._seconds(query.wait)
         event, _, note = query.after.partition(".")
-        after = (int(event or 0), int(note or 0))
+        after = int(event or 0)
         if seconds:
-            work = self._longer(query.namespace, workflow_id, query.run_id, after[0])
+            work = self._longer(query.namespace, workflow_id, query.run_id, after)
             await self._polls.wait(work, seconds, request.receive)
         record = await self._frontend.record(query.namespace, workflow_id, query.run_id)
-        return HttpAnswer(_part(record, after, query))
+        return HttpAnswer(_part(record, (after, int(note) if note else _last_note(record, after)), query))
 
     async def _longer(self, namespace: str, workflow_id: str, run_id: str, length: int) -> None:
         """Until the run has more events than that, or has ended."""
@@ -142,6 +142,11 @@ class Runs:
         if wait > self._wait_s_max:
             raise InvalidArgument(f"query parameter 'wait' is at most {self._wait_s_max:g} seconds (http.wait_s_max)")
         return wait
+
+
+def _last_note(record: Record, event: int) -> int:
+    """The last note that fell before an event was written, for whoever goes on from an event's number alone."""
+    return max((note.id for note in record.notes if note.after < event), default=0)
 
 
 def _part(record: Record, after: tuple[int, int], query: HistoryQuery) -> bytes:
