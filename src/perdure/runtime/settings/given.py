@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec import Struct
 
@@ -52,7 +52,7 @@ def _flat(table: Mapping[str, Any], above: Path) -> Iterator[tuple[Path, Any]]:
     for name, value in table.items():
         path = (*above, name)
         if isinstance(value, dict) and value:
-            yield from _flat(value, path)
+            yield from _flat(cast("dict[str, Any]", value), path)
         else:
             yield path, value
 
