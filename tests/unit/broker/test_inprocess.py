@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from perdure.broker.inprocess import InProcessBroker
+from perdure.broker.inprocess import LINES_KEPT, InProcessBroker
 from perdure.core.tasks import Task
 
 
@@ -126,3 +126,14 @@ def test_a_task_that_nobody_could_take_keeps_its_place():
     assert not line.line.offer_first()
     line.grant(3)
     assert [item.workflow_id for item in got] == ["p1-0", "p1-1", "p1-2"]
+
+
+def test_lines_nobody_needs_are_forgotten():
+    """Any caller may name a queue: past a bound, those in which nothing waits and that nobody serves go. The others stay as they are."""
+    broker = InProcessBroker()
+    for number in range(LINES_KEPT + 50):
+        broker.subscribe(f"q{number}", "workflow", "w", lambda _: None, 0).cancel()
+    offer(broker, "full", count=2)
+    broker.subscribe("served", "workflow", "w", lambda _: None, 0)
+    assert {(line.queue, line.waiting, line.subscribers) for line in broker.lines()} == {("full", 2, 0), ("served", 0, 1)}
+    assert broker.depth("full", "activity") + broker.depth("full", "workflow") == 2
