@@ -10,9 +10,6 @@ from typing import Any
 import httpx2
 
 from perdure import Retry, activity, workflow
-from perdure.cli.stopped import StoppedFrontend
-from perdure.runtime.chance import RealChance
-from perdure.sdk.client import Client
 from perdure.sdk.stack import WorkflowStack
 from perdure.server.access import Gate
 from perdure.server.app import build_app
@@ -92,11 +89,16 @@ async def test_an_approval_says_its_signal_and_until_when(any_house: Any) -> Non
         closed = await other.stack()
         assert closed.waits_for == ()
         assert "it waits for nothing" in str(closed)
-    gone = Client(StoppedFrontend(any_house.data), RealChance())
-    stack = await gone.handle("a").stack()
-    assert {(item.kind, item.name) for item in stack.waits_for} == {("timer", ""), ("signal", "approve")}
-    assert stack.standstill == (f"no node is running on {any_house.data}",)
-    assert (await gone.handle("b").stack()).waits_for == ()
+    gone = json.loads(printed(any_house.data, "a", "-o", "json").stdout)
+    assert {(item["kind"], item.get("name", "")) for item in gone["waits_for"]} == {("timer", ""), ("signal", "approve")}
+    assert gone["standstill"] == [f"no node is running on {any_house.data}"]
+    assert "waits_for" not in json.loads(printed(any_house.data, "b", "-o", "json").stdout)
+
+
+def printed(data: Path, workflow_id: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """What the command line says of a run in a directory without a node."""
+    command = [sys.executable, "-m", "perdure", "workflow", "stack", workflow_id, "--data", str(data), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 async def test_who_holds_what_and_why_nobody_does(any_house: Any) -> None:
@@ -191,19 +193,15 @@ async def test_by_the_lines_of_its_code(house: Any) -> None:
         "from perdure import workflow\n\n@workflow\nasync def approval() -> None:\n    await workflow.receive('x')\n"
     )
 
-    def run(*options: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "perdure", "workflow", "stack", "a", "--data", str(house.data), *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-    told = run("--module", str(HERE))
+    told = printed(house.data, "a", "--module", str(HERE))
     assert told.returncode == 0, told.stderr
     assert "task approval awaits signal 'approve'" in told.stdout
     assert f"{HERE}:" in told.stdout
     assert 'return str(await workflow.receive("approve"))' in told.stdout
-    data = json.loads(run("-o", "json", "--module", str(HERE)).stdout)
+    data = json.loads(printed(house.data, "a", "-o", "json", "--module", str(HERE)).stdout)
     assert {item["kind"] for item in data["waits_for"]} == {"timer", "signal"}
     assert data["tasks"][0]["awaits"] == "signal 'approve'"
-    told = run("--module", str(other))
+    told = printed(house.data, "a", "--module", str(other))
     assert told.returncode == 1
     assert "timer" in told.stderr
     assert "signal 'approve'" in told.stdout  # what the history says is told all the same

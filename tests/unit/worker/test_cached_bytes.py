@@ -102,10 +102,10 @@ def test_it_is_no_wild_guess(shape: str, count: int) -> None:
 
 
 def test_what_code_lets_go_of_is_not_held() -> None:
-    """A warm run holds no history: one that keeps nothing of 200 results weighs about as much as an empty one."""
+    """A warm run holds no history: one that keeps nothing of 200 results of 25 KB weighs about as much as an empty one."""
     empty, _ = held(lets_go, 0, 1)
     long, _ = held(lets_go, 200, SHAPES["many small ones"])
-    assert long <= empty + 4_000
+    assert long <= empty + 20_000
 
 
 class StandIn:
