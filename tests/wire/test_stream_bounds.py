@@ -106,6 +106,27 @@ async def test_a_slow_reader_is_dropped(serve: Any) -> None:
         assert len(await client.handle("l").result()) == 500_000
 
 
+async def test_one_that_stops_reading_is_cut(serve: Any) -> None:
+    """The other end stops reading in the midst of a frame: it is dropped all the same, and its socket does not stay."""
+    limits = StreamLimits(unsent_bytes_max=1_000_000)
+    async with serve(large, stream={"limits": limits}) as node, await perdure.connect(node.url) as client:
+        assert len(await client.execute(large(500_000), id="l")) == 500_000
+        wire = await wire_of(node, ping_interval=None)
+        await say(wire, 1, greeted("deaf"))
+        await hear(wire)
+        wire.transport.pause_reading()
+        async with asyncio.timeout(20):
+            number = 1
+            while is_connected(node, "deaf"):
+                number += 1
+                await say(wire, number, {"is": "result", "id": number, "namespace": "default", "workflow_id": "l"})
+                await asyncio.sleep(0.002)
+            while len(node.server._state.connections) > 1:  # noqa: ASYNC110  nobody tells
+                await asyncio.sleep(0.01)
+        wire.transport.abort()
+        assert len(await client.handle("l").result()) == 500_000
+
+
 async def test_nothing_said(serve: Any) -> None:
     """A connection that does not greet is closed after a while, with the reason."""
     async with serve(stream={"limits": StreamLimits(hello_s=0.1)}) as node, wire_of(node) as wire:

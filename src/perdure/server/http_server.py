@@ -19,6 +19,7 @@ from perdure.runtime.chance import RealChance
 from perdure.server.app import App
 from perdure.server.browsing import readable_by
 from perdure.server.guarded_protocol import GuardedProtocol
+from perdure.server.guarded_socket import GuardedSocket
 from perdure.wire.frames import WEBSOCKET_BYTES_MAX
 
 GRACE_S: Final = 10.0
@@ -90,7 +91,7 @@ class HttpServer:
             self._served,
             interface="asgi3",
             http=GuardedProtocol,
-            ws="websockets-sansio",
+            ws=GuardedSocket,
             ws_max_size=self._frame_bytes_max,
             ws_per_message_deflate=False,
             ws_ping_interval=PING_S,

@@ -65,6 +65,8 @@ class Connection:
         self._session: Session | None = None
         self._reads: Reads
         self._closing: tuple[int, str] | None = None
+        self._sending: asyncio.Task[object] | None = None
+        """The task that writes, while it waits for the other end to read."""
         self._is_leaving = False
         self._flushed = asyncio.Event()
         """Set when the node stops and all it owes here has been sent, or cannot be."""
@@ -159,6 +161,8 @@ class Connection:
         """Close, whatever is still to be sent."""
         if self._closing is None:
             self._closing = (code, reason)
+        if self._sending is not None:
+            self._sending.cancel()  # whoever does not read keeps a frame waiting for ever
         self._wake.set()
 
     def _say(self, text: bytes) -> None:
@@ -175,7 +179,7 @@ class Connection:
             await wake.wait()
             wake.clear()
             while outbox and self._closing is None and session.connection is self:
-                await self._send_frame(session.frame(stream.now()))
+                await self._send_unless_dropped(session.frame(stream.now()))
             if self._is_leaving and not session.unanswered:
                 self._flushed.set()
             if self._closing is not None:
@@ -184,6 +188,16 @@ class Connection:
             if reading.done():
                 await self._end_of(reading)
                 return
+
+    async def _send_unless_dropped(self, frame: bytes) -> None:
+        self._sending = sending = asyncio.current_task()
+        try:
+            await self._send_frame(frame)
+        except asyncio.CancelledError:
+            if self._closing is None or sending is None or sending.uncancel():
+                raise  # it was not `drop`, or not `drop` alone
+        finally:
+            self._sending = None
 
     async def _close_for(self, why: tuple[int, str]) -> None:
         code, reason = why

@@ -147,7 +147,10 @@ class Asker:
                     await self._connect()
             except (TimeoutError, PerdureError) as error:
                 self._socket = None
-                self._why = str(error) or f"no answer within {OPEN_S:g} s"
+                why = str(error) or f"no answer within {OPEN_S:g} s"
+                if why != self._why:
+                    log.warning("no connection to %s: %s", self.address.base, why)
+                self._why = why
                 if isinstance(error, PermissionDenied):
                     if self.stands is not None:
                         self.stands(f"the node at {self.address.base} refuses: {error}")

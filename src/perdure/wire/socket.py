@@ -12,7 +12,7 @@ from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Response
-from websockets.protocol import SEND_EOF
+from websockets.protocol import SEND_EOF, State
 from websockets.uri import parse_uri
 
 from perdure.core.errors import PerdureError, PermissionDenied, ResourceExhausted, Unauthenticated, Unavailable
@@ -94,9 +94,10 @@ class Socket(asyncio.Protocol):
     # ------------------------------------------------------------------------------------------------------------- in and out
 
     def send(self, frame: bytes) -> None:
-        """Send one WebSocket message."""
-        self._wire.send_binary(frame)
-        self._write()
+        """Send one WebSocket message. On a connection that is about to end it is lost, as it might have been on the way."""
+        if self._wire.state is State.OPEN:
+            self._wire.send_binary(frame)
+            self._write()
 
     def close(self, why: str = "") -> None:
         """Say goodbye; the connection is gone at once for whoever holds it, and for good a moment later."""

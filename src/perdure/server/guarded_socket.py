@@ -1,0 +1,26 @@
+"""uvicorn's WebSocket protocol under guard: one whose other end does not read is cut, and does not stay half closed for ever."""
+
+from typing import TYPE_CHECKING, Final
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+CUT_S: Final = 1.0
+"""So long after the application is done with it, or the other end has given no sign of life, may a connection take to close."""
+
+
+class GuardedSocket(WebSocketsSansIOProtocol):
+    """One connection."""
+
+    def on_task_complete(self, task: "asyncio.Task[None]") -> None:
+        super().on_task_complete(task)
+        self._cut_later()
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self._cut_later()
+
+    def _cut_later(self) -> None:
+        self.loop.call_later(CUT_S, self.transport.abort)
