@@ -127,7 +127,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._pass(
                 "INVALID_ARGUMENT", f"more than {self.limits.pipelined_max} requests are sent ahead (http.pipelined_max)"
             )
-        if self.parser.get_http_version() not in {"1.0", "1.1"}:
+        parser: Any = self.parser
+        if parser.get_http_version() not in {"1.0", "1.1"}:
             self._pass("INVALID_ARGUMENT", "this is no HTTP/1.1 request")
         self._in_head, self._in_body = False, True
         self._arm(self.limits.body_s)
