@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
-from perdure.core.errors import InvalidArgument, ResourceExhausted, Unavailable
+from perdure.core.errors import InvalidArgument, PermissionDenied, ResourceExhausted, Unavailable
 from perdure.runtime.chance import RealChance
 from perdure.sdk.client import Client
 from perdure.sdk.codecs import Codec
@@ -110,7 +110,7 @@ class Worker:
         try:
             await self._begin(self._given or await self._connected())
         except BaseException:
-            self._entered = False
+            await self._leave(0)
             raise
         return self
 
@@ -129,6 +129,8 @@ class Worker:
         frontend = client.frontend
         if isinstance(frontend, RemoteFrontend):
             frontend.asker.stands = self._stands
+            if not frontend.asker.may_work:
+                raise PermissionDenied("this API key may not work: a worker's has the role worker or admin")
         return client
 
     async def _begin(self, client: Client) -> None:

@@ -148,7 +148,7 @@ class Stream:
             total.add_out(session.outbox)
         return total
 
-    def welcome(self, *, resumed: bool) -> Welcome:
+    def welcome(self, principal: Principal, *, resumed: bool) -> Welcome:
         """What a new connection is told."""
         return Welcome(
             version=VERSION,
@@ -156,6 +156,7 @@ class Stream:
             node=self._node,
             lives_for=self.lives_for,
             limits=limits_of(self.frontend),
+            may_work=principal.may("work"),
         )
 
     def open_session(self, hello: Hello, principal: Principal, connection: Connection) -> tuple[Session, bool]:

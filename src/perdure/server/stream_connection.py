@@ -136,7 +136,7 @@ class Connection:
         self._session = session
         self._reads = Reads(self._stream.frontend, self._principal, self._stream.limits, self._say, session.takes)
         session.arrivals.begin(self._hello_n)
-        welcome = self._stream.welcome(resumed=resumed)
+        welcome = self._stream.welcome(self._principal, resumed=resumed)
         session.outbox.add(text_of(welcome))
         session.resume()
         self._wake.set()
@@ -286,7 +286,7 @@ class Connection:
             numbers += 1
             await self._send_frame(single(Head(n=numbers, now=self._stream.now()), message))
 
-        await say(self._stream.welcome(resumed=True))
+        await say(self._stream.welcome(self._principal, resumed=True))
         while (frame := await self._next()) is not None:
             for message in self.inbox.take(frame)[1]:
                 if not isinstance(message, Beat):

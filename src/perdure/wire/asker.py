@@ -72,6 +72,8 @@ class Asker:
         self.time = OwnerTime(clock)
         self.limits: Limits = LIMITS
         self.lives_for = 0
+        self.may_work = True
+        """What the node has said of this key, as of its limits, when it was last connected to."""
         self.outbox = Outbox()
         self.inbox = from_node()
         self.connections = 0
@@ -208,7 +210,7 @@ class Asker:
             self._looking.cancel()
             self._looking = None
         self.connections += 1
-        self.limits, self.lives_for = welcome.limits, welcome.lives_for
+        self.limits, self.lives_for, self.may_work = welcome.limits, welcome.lives_for, welcome.may_work
         if self.connections > 1 and self.stands is not None:
             self.stands("")
         elif self.connections > 1:

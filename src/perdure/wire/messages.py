@@ -185,6 +185,8 @@ class Welcome(Message, frozen=True, kw_only=True, omit_defaults=True, gc=False, 
     node: str = ""
     lives_for: int = 0
     limits: Limits = LIMITS
+    may_work: bool = True
+    """Whether whoever was let in may be a worker."""
 
 
 class Replied(Message, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="reply"):
