@@ -16,8 +16,10 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# file: (\w+\.py)\n")
 OUTPUT = re.compile(r"# → (.*)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
-TOLD = re.compile(r"activity \w+ of workflow '[^']+' failed at attempt \d+: ")
-"""What a node tells of attempts that fail; some pages fail on purpose."""
+TOLD = re.compile(
+    r"activity \w+ of workflow '[^']+' failed at attempt \d+: |the connection to \S+ is gone \(.*\); connecting again$"
+)
+"""What is told of attempts that fail and servers that go away; some pages have that on purpose."""
 
 
 def blocks(page: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the quickstart types into two terminals works as it stands there."""
+"""What the quickstart and the README type into two terminals works as it stands there."""
 
 import os
 import re
@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = (Path(__file__).parents[2] / "docs" / "quickstart.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 TERMINALS = [
     re.findall(r"^\$ (export|perdure) (.*)$", block, re.MULTILINE)
     for block in re.findall(r"^```console\n(.*?)^```$", PAGE.partition("## 3.")[2], re.MULTILINE | re.DOTALL)
@@ -48,6 +50,24 @@ def test_a_node_and_who_talks_to_it(tmp_path: Path) -> None:
                 told += done.stdout
             assert "receipt for order-43: 12.50" in told
             assert "timer_fired" in told
+        finally:
+            node.send_signal(signal.SIGTERM)
+            node.communicate(timeout=60)
+
+
+def test_the_first_screen_of_the_readme(tmp_path: Path) -> None:
+    """Its program, saved under the name it is given there, is served by the first command and run by the second."""
+    (tmp_path / "app.py").write_text(
+        re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[0], encoding="utf-8"
+    )
+    console = re.findall(r"^```console\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[0]
+    node_command, command = re.findall(r"^\$ perdure (.*)$", console, re.MULTILINE)
+    with subprocess.Popen([*words(node_command), "--port", "0"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as node:
+        try:
+            assert node.stdout is not None
+            assert "serves" in node.stdout.readline()
+            done = subprocess.run(words(command), cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+            assert (done.returncode, done.stdout) == (0, '"receipt for order-43"\n'), done.stderr
         finally:
             node.send_signal(signal.SIGTERM)
             node.communicate(timeout=60)
