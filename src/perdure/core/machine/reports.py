@@ -182,7 +182,10 @@ class _Judge:
         activity = self.run.activities.get(fact.command)
         if activity is not None and fact.command not in self.ended:
             claim = activity.claim
-            mine = may_be_adopted(activity, fact.attempt, self.draft.now) if claim is None else claim.token == fact.token
+            if claim is not None:
+                mine = claim.token == fact.token
+            else:  # a cancel of this very report may have answered what nobody seemed to run
+                mine = may_be_adopted(activity, fact.attempt, self.draft.now) and not self.draft.answers(fact.command)
             if mine:
                 return activity
         self.dropped += 1

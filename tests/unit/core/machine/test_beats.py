@@ -194,6 +194,18 @@ def test_a_claim_that_was_never_written_is_taken_over_when_it_is_presented(way: 
         assert found.outside
 
 
+def test_a_cancel_in_the_same_report_comes_before_a_claim_that_was_never_written() -> None:
+    """Nobody seemed to run the activity, so its cancel was its answer; the result that stands behind it in the report is dropped."""
+    story = scheduled()
+    claim = story.take(2, lives_for=LIFE)
+    story.crash(LIFE)
+    story.signal("stop")
+    claimed = story.claim()
+    cancel = Commands(commands=(cm.CancelActivity(at=3, target=2),))
+    assert story.report(claimed, cancel, done(claim, text("paid"))).facts_dropped == 1
+    assert story.events[-2:] == ["activity_cancel_requested", "activity_cancelled"]
+
+
 def test_the_first_who_presents_a_claim_has_it() -> None:
     """Another worker that claims the attempt first, or presents one first, is believed; the second stops."""
     story = scheduled()
