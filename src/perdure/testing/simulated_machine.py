@@ -34,6 +34,7 @@ from perdure.testing.chance import SeededChance
 from perdure.testing.disk import SimulatedFiles
 from perdure.testing.seeded_loop import WORLD, LoopClock, SeededLoop
 from perdure.testing.unkind_broker import UnkindBroker, Unkindness
+from perdure.testing.unkind_frontend import UnkindFrontend
 from perdure.worker.worker import TaskWorker
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     max_activities: int = 20
     fuse: bool = True
     wires: int = 0
+    far: int = 0
+    """Workers in processes of their own that outlive the node."""
     lives_for: int = 5_000_000
     skew_us: int = 0
     wire_us: int = 3_000
@@ -87,6 +90,8 @@ class Machine:
         self._processes: list[str] = []
         self._workers: list[TaskWorker] = []
         self._wires: list[Wire] = []
+        self._far: list[tuple[UnkindFrontend, TaskWorker]] = []
+        self._far_made = 0
         self._outside: dict[asyncio.Future[Any], None] = {}
         """Futures the world awaits from what runs here."""
 
@@ -97,7 +102,7 @@ class Machine:
     @property
     def wired(self) -> list[str]:
         """Names of the worker processes that live now."""
-        return [wire.process for wire in self._wires]
+        return [wire.process for wire in self._wires] + [frontend.process for frontend, _ in self._far]
 
     def tell(self, what: str) -> None:
         self.story.append(f"{self.loop.time():12.6f} turn {self.loop.turns}: {what}")
@@ -142,17 +147,60 @@ class Machine:
         self._workers = [node.worker]
         for number in range(self.setup.wires):
             self._plug(node, number)
+        while len(self._far) < self.setup.far:
+            self._send_far()
         return True
+
+    def _send_far(self) -> None:
+        """Start a worker that the node's end is not the end of."""
+        self._far_made += 1
+        process = f"far worker {self._far_made}"
+        frontend = UnkindFrontend(self, process, random.Random(self.chance.getrandbits(60)))
+        worker = self._made(frontend, self.build)
+        self._far.append((frontend, worker))
+        self.tell(f"{process} begins, build {self.build}")
+        with self.loop.inside(process):
+            frontend.begin()
+            worker.begin()
+
+    def vanish(self) -> None:
+        """A far worker dies, and another takes its place, of the newest build."""
+        if self._far:
+            frontend, worker = self._far.pop(self.chance.randrange(len(self._far)))
+            self.tell(f"{frontend.process} is killed")
+            self.loop.kill(frontend.process)
+            worker.let_go()
+            frontend.vanish()
+            self._send_far()
+
+    def cut(self) -> None:
+        """The connections of all far workers break."""
+        for frontend, _ in self._far:
+            self.tell(f"{frontend.process} is cut off")
+            frontend.cut()
+
+    def end(self) -> None:
+        """The far workers too are no more."""
+        far, self._far = self._far, []
+        for frontend, worker in far:
+            self.loop.kill(frontend.process)
+            worker.let_go()
 
     def _plug(self, node: Node, number: int) -> None:
         process = f"worker {self.generation}.{number}"
         self._processes.append(process)
         wire = Wire(self, node, process, random.Random(self.chance.getrandbits(60)))
-        build = self.build if number % 2 else max(1, self.build - 1)
+        worker = self._made(wire, self.build if number % 2 else max(1, self.build - 1))
+        self._wires.append(wire)
+        self._workers.append(worker)
+        with self.loop.inside(process):
+            worker.begin()
+
+    def _made(self, frontend: "Wire | UnkindFrontend", build: int) -> TaskWorker:
         registry = Registry(f"build-{build}")
         registry.register(*self._things(build))
         worker = TaskWorker(
-            wire,
+            frontend,
             SeededChance(self.chance.getrandbits(60), self.clock),
             registry,
             (QUEUE,),
@@ -161,10 +209,7 @@ class Machine:
             blocked_after=0.0,
         )
         worker.decider.fuse = self.setup.fuse
-        self._wires.append(wire)
-        self._workers.append(worker)
-        with self.loop.inside(process):
-            worker.begin()
+        return worker
 
     def kill(self) -> None:
         """Cut the power: nothing of the node or its workers runs again, the disk keeps what was synced."""
@@ -178,6 +223,8 @@ class Machine:
         if node is not None:
             self.repaired += node.frontend.sweeper.repaired
         self._workers, self._wires = [], []
+        for frontend, _ in self._far:
+            frontend.lost()
         self.disk.crash()
         outside, self._outside = self._outside, {}
         for future in outside:
@@ -204,8 +251,8 @@ class Machine:
         self.setup = replace(self.setup, unkindness=Unkindness(), lose_answers=0.0)
         if self._broker is not None:
             self._broker.is_kind = True
-        for wire in self._wires:
-            self.loop.thaw(wire.process)
+        for process in self.wired:
+            self.loop.thaw(process)
 
     def freeze(self, process: str) -> None:
         self.tell(f"{process} is frozen")

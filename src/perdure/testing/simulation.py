@@ -65,8 +65,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     story: tuple[str, ...] = ()
 
 
-def plan(seed: int) -> Plan:
-    """Draw a world. One in eight is kind: there the sweeper must find nothing to repair."""
+def plan(seed: int, *, far: bool = True) -> Plan:
+    """Draw a world. One in eight is kind: there the sweeper must find nothing to repair. Without `far` no worker outlives its node."""
     chance = random.Random(f"{seed} plan")
     kind = chance.random() < 0.125
     worst = chance.choice(("", "", "", "cold", "unfused"))
@@ -82,6 +82,7 @@ def plan(seed: int) -> Plan:
         skew_us=chance.choice((0, 1_000, 2_000_000)),
         lose_answers=0.0 if kind else chance.choice((0.0, 0.0, 0.05)),
         segment_bytes_max=chance.choice((1 << 20, 8_192)),
+        far=0 if kind or not far else random.Random(f"{seed} far").choice((0, 0, 1, 2)),
         parks_at_once=random.Random(f"{seed} parking").random() < 0.5,
         sync_us=chance.choice(((0, 0), (50, 2_000), (500, 20_000))),
     )
@@ -89,6 +90,9 @@ def plan(seed: int) -> Plan:
     plays = tuple((chance.choice(kinds), number) for number in range(chance.randint(6, 16)))
     menu = ("kill", "kill", "kill", "stop", "sync", "write", "full", "freeze", "deploy")
     faults = () if kind else tuple(chance.choice(menu) for _ in range(chance.randint(0, 6)))
+    if setup.far:
+        more = random.Random(f"{seed} far faults")
+        faults += tuple(more.choice(("vanish", "cut", "freeze", "kill")) for _ in range(more.randint(1, 4)))
     return Plan(
         seed=seed,
         setup=setup,
@@ -250,6 +254,10 @@ class World:
         elif fault in {"sync", "write"}:
             machine.tell(f"a {fault} will fail")
             machine.disk.arm("sync" if fault == "sync" else "write", chance.randint(0, 5))
+        elif fault == "vanish":
+            machine.vanish()
+        elif fault == "cut":
+            machine.cut()
         elif fault == "freeze" and machine.wired:
             process = chance.choice(machine.wired)
             machine.freeze(process)
@@ -270,9 +278,9 @@ class World:
         return total.hexdigest()
 
 
-def simulate(seed: int) -> Verdict:
+def simulate(seed: int, *, far: bool = True) -> Verdict:
     """Run one seed. Never raises for what it finds: the verdict says it."""
-    world = World(plan(seed))
+    world = World(plan(seed, far=far))
     fault = ""
     history: tuple[str, ...] = ()
     try:
@@ -286,6 +294,7 @@ def simulate(seed: int) -> Verdict:
         digest = world.digest()
         if world.machine.node is not None:
             world.machine.kill()
+        world.machine.end()
         world.loop.close()
     return Verdict(
         seed=seed,
