@@ -25,6 +25,8 @@ async def describe_run(house: House, namespace: str, workflow_id: str, run_id: s
         assert state.run is not None
         return describe(state, state.run, now)
     description = describe(live.state, run, now, house.is_served)
+    if run.closing is None and (unfit := house.why_nobody(live.state)):
+        description = replace(description, standstill=description.standstill + unfit)
     if live.updates is not None:
         description = replace(description, pending=description.pending + live.updates.pending())
     if live.uncommitted:  # what it says leaves only when it is durable

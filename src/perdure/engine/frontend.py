@@ -15,7 +15,7 @@ from perdure.core.description import Description
 from perdure.core.errors import NotFound, PerdureError, Unavailable
 from perdure.core.limits import LIMITS, Limits
 from perdure.core.machine.targets import not_found
-from perdure.core.machine.wakes import matters
+from perdure.core.machine.wakes import matters, tasks_of
 from perdure.core.overview import Disk
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
@@ -415,6 +415,15 @@ class EngineFrontend:
             self.exits.publish(target)
         else:
             self._route(target, None)
+
+    def why_nobody(self, state: WorkflowState) -> tuple[str, ...]:
+        """See `waiting.House`."""
+        run, takers, now = state.run, self.takers, self._clock.now()
+        if run is None or run.closing is not None:
+            return ()
+        names = {activity.event.id: activity.event.name for activity in run.activities.values()}
+        whys = (takers.why_none(task, names.get(task.command, run.started.workflow_type), run) for task in tasks_of(state, now))
+        return tuple(dict.fromkeys(why for why in whys if why))
 
     def _offer(self, live: LiveWorkflow) -> None:
         self.owner((live.state.namespace, live.state.workflow_id)).offer(live)

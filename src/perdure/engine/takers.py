@@ -100,11 +100,15 @@ class Takers:
         said = self.unknown.get((worker, name))
         if said is None or self._clock.now() - said >= BELIEVED_US:
             return ""
-        return f"does not know {name!r}"
+        return f"build {self._takers[worker].build_id} does not know it"
 
-    def on(self, queue: str, kind: TaskKind) -> tuple[str, ...]:
-        """The workers that take tasks of a kind from a queue."""
-        return tuple(self._serving.get((queue, kind), ()))
+    def why_none(self, task: Task, name: str, run: RunState) -> str:
+        """Why none of those who serve its queue is offered the task; nothing when one can take it, or nobody is there at all."""
+        serving = self._serving.get((task.queue, task.kind), {})
+        whys = {self.why_unfit(worker, task, name, run) for worker in serving}
+        if not whys or "" in whys:
+            return ""
+        return f"no worker of queue {task.queue!r} can take {name!r}: {'; '.join(sorted(whys))}"
 
 
 class TakersSubscription:

@@ -11,7 +11,7 @@ from perdure.core.errors import NotFound
 from perdure.core.machine.targets import not_found
 from perdure.core.machine.updates import standing
 from perdure.core.replies import RunResult, UpdateResult
-from perdure.core.state import is_closing
+from perdure.core.state import WorkflowState, is_closing
 from perdure.engine.live import LiveWorkflow
 from perdure.engine.owner import Key, ShardOwner, error_of
 from perdure.engine.pending import WriteLost
@@ -31,6 +31,10 @@ class House(Protocol):
         ...
 
     def owner(self, key: Key) -> ShardOwner: ...
+
+    def why_nobody(self, state: WorkflowState) -> tuple[str, ...]:
+        """Why none of the workers that are here moves the run."""
+        ...
 
     def is_served(self, queue: str, kind: TaskKind) -> bool:
         """True when somebody takes tasks of a queue."""

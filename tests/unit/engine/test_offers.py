@@ -222,6 +222,27 @@ def test_an_offer_in_vain_is_passed_on() -> None:
     on_engine(proof)
 
 
+def test_describe_says_why_none_of_the_workers_moves_a_run() -> None:
+    """Which build failed, which does not know it; nothing while one of them can."""
+
+    async def proof(built: BareEngine) -> None:
+        built.worker("ann", "b1")
+        await built.signal("go")
+        await built.claim("t")
+        await built.release("t", "nondeterminism")
+        told = (await built.engine.describe("default", "w")).standstill
+        assert "no worker of queue 'default' can take 'toy': build b1 failed on this run" in told
+        built.worker("bob", "b2")
+        assert not any("can take" in line for line in (await built.engine.describe("default", "w")).standstill)
+        await built.claim("u", "bob", "b2")
+        await built.release("u", "unknown_type", "bob", "b2")
+        told = (await built.engine.describe("default", "w")).standstill
+        why = "build b1 failed on this run; build b2 does not know it"
+        assert f"no worker of queue 'default' can take 'toy': {why}" in told
+
+    on_engine(proof)
+
+
 # -------------------------------------------------------------------------------------------------------------- unknown names
 
 
