@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.timeout(300)
+
 FULL = os.environ.get("PERDURE_EVIDENCE") == "full"
 
 
-def chaos(*arguments: str, timeout: float = 115) -> subprocess.CompletedProcess[str]:
+def chaos(*arguments: str, timeout: float = 280) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "perdure", "chaos", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 

@@ -62,4 +62,4 @@ class Scale:
 
 
 FULL: Final = Scale(seeds=10, runs=30, crowd=72, crowd_in_flight_min=55)
-SHORT: Final = Scale(seeds=1, runs=10, pace_s=0.1, kill_s=(0.6, 1.2), seed_s=90.0, worker_kills_min=5)
+SHORT: Final = Scale(seeds=1, runs=10, pace_s=0.1, kill_s=(0.6, 1.2), worker_kills_min=5)

@@ -1,18 +1,12 @@
 """Holding processes still: they stop, go on by themselves, and never stay behind."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
-
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
-
-
-def state(pid: int) -> str:
-    """`T`: held still."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @pytest.fixture
@@ -23,26 +17,32 @@ def victim() -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
-def freezer(seconds: str, pid: int) -> subprocess.Popen[bytes]:
+@contextmanager
+def freezer(seconds: str, pid: int) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "perdure.chaos.freeze", "--seconds", seconds, str(pid)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"frozen\n"
-    return process
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"frozen\n"
+        yield process
+
+
+def becomes(pid: int, what: int) -> bool:
+    """Wait until the kernel says so of a child of this process."""
+    found = os.waitid(os.P_PID, pid, what | os.WNOWAIT)
+    return found is not None and found.si_pid == pid
 
 
 def test_it_is_held_still_and_goes_on(victim: "subprocess.Popen[bytes]") -> None:
-    """While the freezer runs it stands still, then it does what it was about to."""
-    holding = freezer("0.3", victim.pid)
-    assert state(victim.pid) == "T"
-    assert holding.wait(10) == 0
-    holding.communicate()
-    victim.communicate(b"\n", timeout=10)
+    """First it stands still; when the time is over it goes on and does what it was about to."""
+    with freezer("2", victim.pid):
+        assert becomes(victim.pid, os.WSTOPPED)
+        assert becomes(victim.pid, os.WCONTINUED)
+    victim.communicate(b"\n", timeout=20)
     assert victim.returncode == 0
 
 
 def test_nothing_stays_held_still(victim: "subprocess.Popen[bytes]") -> None:
     """When whoever holds it is left alone, what it holds is killed."""
-    holding = freezer("60", victim.pid)
-    holding.communicate(timeout=10)  # ends its standard input
-    assert victim.wait(10) == -9
+    with freezer("60", victim.pid) as holding:
+        holding.communicate(timeout=20)  # ends its standard input
+    assert victim.wait(20) == -9
