@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from perdure import activity, workflow
 
 
@@ -20,6 +22,7 @@ async def grows(steps: int) -> int:
     return len(text)
 
 
+@pytest.mark.rule("O36")
 async def test_runs_outgrow_the_cache(house: Any) -> None:
     """Sixty runs in turn, in a cache that holds a handful: all end as they should, and what is held stays within its bound."""
     async with house(grows, grow, max_cached_bytes=60_000) as app:

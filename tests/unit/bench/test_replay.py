@@ -8,6 +8,7 @@ from perdure.bench import replay
 from perdure.core.errors import InvalidArgument
 
 
+@pytest.mark.rule("O36")
 def test_what_a_warm_run_is_handed_does_not_grow_with_its_history(capsys, tmp_path) -> None:
     """Ten times the history, the same two events a task; without the cache it is all of it, and nothing is left on the disk."""
     assert replay.main(lengths=(20, 200), tasks=10, data=tmp_path, output="json") == 0
