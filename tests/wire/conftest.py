@@ -5,6 +5,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from ssl import SSLContext
 from typing import Any
 
 import pytest
@@ -56,6 +57,7 @@ async def serving(
     port: int = 0,
     stream: dict[str, Any] | None = None,
     http: HttpLimits = HTTP_LIMITS,
+    ssl: SSLContext | None = None,
     **options: Any,
 ) -> AsyncIterator[Served]:
     """A running node with a journal in `data`, behind a port. `stream` are further arguments of its `Stream`."""
@@ -64,7 +66,7 @@ async def serving(
             node.register(*things)
         gate = gate or Gate.open()
         wire = Stream(node.frontend, gate, node.frontend.incarnation, **(stream or {}))
-        server = HttpServer(build_app(node.frontend, gate, limits=http, routes=wire.routes()), port=port)
+        server = HttpServer(build_app(node.frontend, gate, limits=http, routes=wire.routes()), port=port, ssl=ssl)
         await server.start()
         try:
             yield Served(node, wire, server)

@@ -13,6 +13,7 @@ from perdure.runtime.api_key import hash_of
 from perdure.runtime.clock import RealClock
 from perdure.runtime.http_limits import HttpLimits
 from perdure.server.access import Gate, KnownKey, Principal
+from perdure.server.tls import server_context
 from perdure.wire.messages import PATH
 
 
@@ -27,6 +28,17 @@ async def total(n: int) -> int:
     for i in range(n):
         found = await add(found, i)
     return found
+
+
+@activity
+async def slow(seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    return "done"
+
+
+@workflow
+async def slowly(seconds: float) -> str:
+    return await slow(seconds)
 
 
 @workflow
@@ -153,3 +165,17 @@ async def test_a_closed_client_refuses(serve: Any) -> None:
             await waiting
         with pytest.raises(Unavailable):
             await handle.describe()
+
+
+async def test_tls(serve: Any, make_certificate: Any) -> None:
+    """Over https, client, worker and beats trust the certificate they were given; without it the node is not trusted, and the reason is said."""
+    certificate, key = make_certificate()
+    limits = perdure.Limits(claim_lives_s=0.5)
+    async with serve(queues=["others"], ssl=server_context(certificate, key), limits=limits) as node:
+        url = node.url.replace("127.0.0.1", "localhost")
+        with pytest.raises(Unavailable, match="cannot be trusted"):
+            await perdure.connect(url, timeout=0.5)
+        async with await perdure.connect(url, ca=certificate) as client:
+            async with perdure.Worker(client, workflows=[slowly], activities=[slow]):
+                assert await client.execute(slowly(1.2), id="slow") == "done"
+            assert client.frontend._beats.sent > 1

@@ -5,6 +5,7 @@ It knows frames as bytes. A half-dead connection is noticed by pings: within `PI
 
 import asyncio
 from collections.abc import Callable
+from ssl import SSLError
 from typing import Any, Final, cast
 
 import msgspec
@@ -234,6 +235,10 @@ async def open_socket(
     try:
         await loop.create_connection(lambda: made, address.host, address.port, ssl=address.tls)
         await made.opened
+    except SSLError as error:
+        made.opened.cancel()
+        why = getattr(error, "verify_message", "") or error.reason or error
+        raise Unavailable(f"{address.base} cannot be trusted ({why}); is ca= right?") from None
     except OSError as error:
         made.opened.cancel()
         raise Unavailable(f"no node answers at {address.base}: {error.strerror or error}") from None
