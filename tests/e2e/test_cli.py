@@ -133,6 +133,16 @@ async def echo(value: object) -> object:
     return value
 """
 
+WAITS = """
+import asyncio, sys
+import perdure
+
+async def main() -> None:
+    async with await perdure.connect(sys.argv[1]) as client:
+        print(await client.handle("w").result())
+
+asyncio.run(main())
+"""
 RENAMED = FLOWS.replace("first = await greet(name)", "first = 'hello ' + name")
 PRINTS_OTHER = FLOWS.replace("return first + mark", 'return first + mark + "?"')
 
@@ -716,16 +726,23 @@ def test_a_module_that_cannot_be_served_is_exit_code_2(tmp_path: Path, name: str
 
 @pytest.mark.slow
 def test_reload_runs_the_code_as_it_is_now(place: Path) -> None:
-    """A saved change starts the node again in the same process; a file that cannot be loaded is waited out."""
+    """A saved change starts the node again in the same process; a file that cannot be loaded is waited out, by clients too."""
     source = place.parent / "flows.py"
     with Node(place, "flows.py", "--reload") as running:
         assert running.run("workflow", "start", "hello", "--input", '"a"', "--wait").stdout == '"hello a!"\n'
+        assert running.run("workflow", "start", "waits", "--id", "w", "--input", '"x"').returncode == 0
+        client = subprocess.Popen(
+            [sys.executable, "-c", WAITS, running.facts["url"]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        until(lambda: running.connections() == 1)
         source.write_text("def (")
         until(lambda: not (place / "server.json").exists())
         source.write_text(PRINTS_OTHER)
         before = running.facts["url"]
         assert running.announced()["pid"] == running.process.pid
         assert running.facts["url"] == before
+        assert running.run("workflow", "signal", "w", "x", "--input", "7").returncode == 0
+        assert client.communicate(timeout=60) == ("7\n", None)
         assert running.run("workflow", "start", "hello", "--input", '"a"', "--wait").stdout == '"hello a!?"\n'
         assert running.stop()[0] == 0
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from perdure import Limits
+
 FLOWS = """
 import asyncio, os
 from pathlib import Path
@@ -56,6 +58,17 @@ async def pid() -> int:
 @activity
 async def whose() -> int:
     return os.getpid()
+
+@activity
+async def outlasts(name: str) -> int:
+    write("begun", name, activity.info().attempt)
+    while not GATE.exists():
+        await asyncio.sleep(0.05)
+    return activity.info().attempt
+
+@workflow
+async def long(name: str) -> int:
+    return await outlasts(name)
 
 @workflow
 async def waits(name: str) -> str:
@@ -265,6 +278,25 @@ def test_what_does_not_end_is_cut_and_run_elsewhere_once(place: Place) -> None:
     assert place.result("c") == 2
     assert place.book() == ["begun c 1", "begun c 2"]
     assert other.stop() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.scenario(56)
+def test_a_draining_worker_keeps_its_claims(place: Place) -> None:
+    """Its signs of life go on until its last activity has ended, so nobody runs that again, however long the grace period is."""
+    place.server()
+    worker = place.worker("--grace", "100")
+    worker.announced()
+    assert place.cli("workflow", "start", "long", "--id", "l", "--input", '"l"').returncode == 0
+    until(lambda: place.book() == ["begun l 1"])
+    worker.process.send_signal(signal.SIGTERM)
+    until(lambda: "stopping" in worker.said)
+    place.worker().announced()
+    time.sleep(1.4 * Limits().claim_lives_s)  # a claim without signs of life would be lost, and run by the other
+    (place.folder / "gate").touch()
+    assert worker.process.wait(60) == 0
+    assert place.result("l") == 1
+    assert place.book() == ["begun l 1"]
 
 
 def test_what_cannot_work_ends_with_a_reason(place: Place) -> None:

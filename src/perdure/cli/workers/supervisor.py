@@ -87,7 +87,7 @@ class Supervisor:
         early = 0
         while not self._end.is_set():
             changed, begun = self._changed, loop.time()
-            process, code = await self._lived(number)
+            process, code = await self._lived(number, changed)
             if self._end.is_set():
                 return
             if changed.is_set():
@@ -106,15 +106,15 @@ class Supervisor:
                 say(f"perdure: worker process {number}{pid} {_how(code)}; another takes its place in {pause:g} s")
             await self._pause(pause, changed)
 
-    async def _lived(self, number: int) -> tuple[WorkerProcess | None, int]:
-        """Start one, and wait for its end."""
+    async def _lived(self, number: int, changed: asyncio.Event) -> tuple[WorkerProcess | None, int]:
+        """Start one, and wait for its end. What was ordered while it was being started holds for it too."""
         try:
             process = await WorkerProcess.start(self._plan, self._command)
         except OSError as error:
             say(f"perdure: no process could be started: {error}")
             return None, FAILED
         self._processes[number] = process
-        if self._end.is_set():
+        if self._end.is_set() or changed.is_set():
             process.drain(0)
         try:
             return process, await process.end(lambda news: self._heard(number, news))
