@@ -211,3 +211,15 @@ async def test_a_stopping_node_says_so(serve: Any) -> None:
         assert (await hear(wire))[0] == {"is": "leaving"}
         assert (await ended(wire))[0] == 1001
         await stopping
+
+
+async def test_many_workers_one_after_the_other(serve: Any) -> None:
+    """A client may have had any number of workers: those that have left count neither here nor there."""
+    limits = StreamLimits(workers_max=3)
+    async with serve(queues=["others"], stream={"limits": limits}) as node, await perdure.connect(node.url) as client:
+        for number in range(30):
+            async with perdure.Worker(client, workflows=[large]):
+                assert await client.execute(large(1), id=f"n-{number}") == "x"
+        assert client.frontend.asker.connections == 1
+        assert len(next(node.stream.sessions).workers) <= 3
+        assert len(client.frontend._lines.workers()) <= 22

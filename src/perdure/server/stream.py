@@ -191,7 +191,11 @@ class Stream:
         self._sessions[session.id] = session
         return session
 
-    def _own(self, name: str, session: Session) -> None:
+    def _own(self, name: str, session: Session | None) -> None:
+        """A worker of that name speaks through the session; None: through none any more."""
+        if session is None:
+            self._owners.pop(name, None)
+            return
         if self._owners.setdefault(name, session) is not session:
             raise PermissionDenied(f"worker {name!r} speaks through another connection")
 

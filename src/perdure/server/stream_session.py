@@ -39,7 +39,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class Session:
-    """`taken(name, session)` raises when a worker's name belongs to another session."""
+    """`own(name, session)` raises when a worker's name belongs to another session; with None the name is free again."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Session:
         frontend: Frontend,
         limits: StreamLimits,
         lives_for: int,
-        own: Callable[[str, "Session"], None],
+        own: Callable[[str, "Session | None"], None],
     ) -> None:
         self.id = id
         self.principal = principal
@@ -170,7 +170,7 @@ class Session:
 
     def _check(self, request: Any) -> None:
         """Raise unless this asker may say that; what only the node may fill in is filled in here."""
-        kind: type = type(request)
+        kind: type[object] = type(request)
         if kind in _WORK:
             if not self._may_work:
                 self.principal.require("work")
@@ -223,10 +223,20 @@ class Session:
             return worker
         self.principal.require("work")
         if len(self.workers) >= self._limits.workers_max:
+            self._forget_one_that_left()
+        if len(self.workers) >= self._limits.workers_max:
             raise LimitExceeded(f"{self._limits.workers_max} workers speak through one connection (workers_max)")
         self._own(name, self)
         worker = self.workers[name] = RemoteWorker(name, self._frontend, self.say, self._limits.unclaimed_max)
         return worker
+
+    def _forget_one_that_left(self) -> None:
+        """Of the workers that take no tasks any more, the oldest has told all it had to tell by now."""
+        for name, worker in self.workers.items():
+            if not worker.queues:
+                del self.workers[name]
+                self._own(name, None)
+                return
 
     def subscribe(self, message: Subscribe) -> None:
         """Raises what makes a subscription impossible."""

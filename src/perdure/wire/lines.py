@@ -8,6 +8,8 @@ from perdure.core.tasks import CancelNotice, Task
 from perdure.ports import Deliver, TaskKind, WorkerIdentity
 from perdure.wire.messages import Delivered, Grant, Message, Notice, Subscribe, Unsubscribe
 
+LEFT_MAX: Final = 20
+"""Workers that take no tasks any more and may still report; the oldest are forgotten first."""
 CREDITS_MAX: Final = 1 << 60
 """What is said of credits over the wire lies between minus this and this."""
 
@@ -70,12 +72,21 @@ class Lines:
 
     def subscribe(self, queue: str, kind: TaskKind, worker: WorkerIdentity, deliver: Deliver, credits: int) -> Line:
         self._last += 1
-        self._workers.setdefault(worker.worker, deliver)
+        if worker.worker not in self._workers:
+            self._forget_those_that_left()
+            self._workers[worker.worker] = deliver
         purse = self._purses.setdefault((worker.worker, kind), _Purse())
         purse.credits += credits
         line = self._lines[self._last] = Line(self, self._last, queue, kind, worker, deliver, purse)
         self.say(_subscribe(line, credits))
         return line
+
+    def _forget_those_that_left(self) -> None:
+        """Of many workers that take no tasks any more, the oldest have told all they had to tell."""
+        serving = {line.identity.worker for line in self._lines.values()}
+        left = [name for name in self._workers if name not in serving]
+        for name in left[: -LEFT_MAX or None]:
+            del self._workers[name]
 
     def cancel(self, number: int) -> None:
         line = self._lines.pop(number, None)
