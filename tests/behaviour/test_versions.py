@@ -300,6 +300,36 @@ async def test_side_effects_are_called_once(any_house) -> None:
     assert len(ROLLED) == 4
 
 
+class DiceLost(Exception):
+    """A class of the author's, to be raised again as itself."""
+
+
+@workflow
+async def rolls_under_the_table() -> list[Any]:
+    caught: list[Any] = []
+    for _ in range(4):
+        try:
+            caught.append(workflow.side_effect(_lost_or_rolled))
+        except DiceLost as error:
+            caught.append(str(error))
+    await step("between")
+    return [*caught, workflow.side_effect(_roll)]
+
+
+def _lost_or_rolled() -> int:
+    if _roll() % 2:
+        raise DiceLost(f"roll {len(ROLLED)}")
+    return len(ROLLED)
+
+
+async def test_what_a_side_effect_raises_is_recorded(any_house) -> None:
+    """One that raises is called once as well: replays raise it again there, and give no other call's value in its place."""
+    ROLLED.clear()
+    async with any_house(rolls_under_the_table, step) as app:
+        assert await app.client.execute(rolls_under_the_table()) == ["roll 1", 2, "roll 3", 4, 5]
+    assert len(ROLLED) == 5
+
+
 @workflow
 async def draws_in_a_side_effect(held: bool) -> list[float]:
     chance = workflow.random()

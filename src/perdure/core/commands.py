@@ -62,6 +62,8 @@ class MarkVersion(Command, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 
 class RecordSideEffect(Command, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="record_side_effect"):
     result: Payload = NULL
+    failure: Failure | None = None
+    """What the function raised; then there is no result."""
 
 
 class RequestChild(Command, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="request_child"):

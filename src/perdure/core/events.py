@@ -259,6 +259,8 @@ class VersionMarked(CommandEvent, frozen=True, kw_only=True, omit_defaults=True,
 
 class SideEffectRecorded(CommandEvent, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="side_effect_recorded"):
     result: Payload = NULL
+    failure: Failure | None = None
+    """What the function raised; then there is no result."""
 
 
 class ChildRequested(CommandEvent, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="child_requested"):

@@ -16,16 +16,20 @@ from msgspec.structs import replace
 from perdure.core import commands as cm
 from perdure.core.errors import LimitExceeded, NondeterminismError
 from perdure.core.events import Attribute, SignalReceived, Started
+from perdure.core.failure import Failure
 from perdure.core.machine.attributes import beyond, merged
-from perdure.core.payload import Payload
+from perdure.core.payload import NULL, Payload
 from perdure.core.requests import SetAside
 from perdure.replay.children import Child
 from perdure.replay.frames import user_line
 from perdure.replay.handles import LoopTimer
+from perdure.replay.interrupts import is_interrupt
 from perdure.replay.loop import WorkflowLoop
 from perdure.replay.matcher import Asked, Matcher
 from perdure.replay.predicates import Predicates
 from perdure.sdk.context import ActivityAnswer, ExternalAnswer, WorkflowInfo
+from perdure.sdk.exceptions import to_raisable
+from perdure.sdk.failures import to_failure
 from perdure.sdk.payload_bound import lower
 
 T = TypeVar("T")
@@ -335,9 +339,22 @@ class RunContext:
     def side_effect(self, produce: Callable[[], Payload]) -> Payload:
         self.refuse_asking("side_effect()")
         recorded = self.matcher.side_effect(self.at)
-        result = self._produced(produce) if recorded is None else recorded.result
-        self.matcher.ask(cm.RecordSideEffect(at=self.at, result=result))
+        result, failure = self._tried(produce) if recorded is None else (recorded.result, recorded.failure)
+        self.matcher.ask(cm.RecordSideEffect(at=self.at, result=result, failure=failure))
+        if failure is not None:
+            raise to_raisable(failure)  # also the first time: what is raised must be the same in every replay
         return result
+
+    def _tried(self, produce: Callable[[], Payload]) -> tuple[Payload, Failure | None]:
+        """What the function gives or raises. What must not be asked for in it is recorded as little as anywhere else."""
+        try:
+            return self._produced(produce), None
+        except NondeterminismError:
+            raise
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            return NULL, to_failure(error)
 
     def _produced(self, produce: Callable[[], Payload]) -> Payload:
         """Call what no replay calls again: it may ask for nothing, and the chance it draws is not the run's own, which stands still."""

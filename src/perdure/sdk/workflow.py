@@ -304,7 +304,8 @@ class WorkflowNamespace:
     def side_effect(self, fn: Callable[[], Any], type: Any = None) -> Any:
         """Call `fn` now, record its value and return it; every replay returns the recorded one without calling.
 
-        The value comes back as the payload reads: by `type`, else by the return hint of `fn`, else as plain JSON.
+        The value comes back as the payload reads: by `type`, else by the return hint of `fn`, else as plain JSON. What `fn` raises is
+        recorded and raised again in its place, as with activities.
         """
         context = _running("side_effect")
         if inspect.iscoroutinefunction(fn):

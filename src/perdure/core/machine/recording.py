@@ -154,7 +154,16 @@ def _mark_version(recorder: Recorder, command: cm.MarkVersion, based_on: int) ->
 
 def _side_effect(recorder: Recorder, command: cm.RecordSideEffect, based_on: int) -> None:
     draft = recorder.draft
-    draft.add(ev.SideEffectRecorded(id=draft.next_id, time=draft.time, at=command.at, based_on=based_on, result=command.result))
+    draft.add(
+        ev.SideEffectRecorded(
+            id=draft.next_id,
+            time=draft.time,
+            at=command.at,
+            based_on=based_on,
+            result=command.result,
+            failure=command.failure,
+        )
+    )
     recorder.size += len(command.result)
 
 
