@@ -205,7 +205,7 @@ class House:
 async def check_counts(app: Node) -> None:
     """What the node says is open is what its store says: the one counts as it goes, the other folds all there is."""
     tally = app.frontend.tally
-    if app.frontend.fault is not None or app.store.damaged():
+    if app.frontend.is_over or app.store.damaged():
         return
     while True:
         await app.frontend.settled()

@@ -33,6 +33,7 @@ async def decided(built: BareEngine, token: str, worker: str = "ann", build_id: 
 
 
 @pytest.mark.scenario(53)
+@pytest.mark.scenario(62)
 @pytest.mark.parametrize("kind", ["workflow", "activity"])
 def test_a_task_nobody_claims_goes_to_another_worker_after_a_second(kind: str) -> None:
     """It was on its way when the wire broke, or its worker is frozen: others have it within 1.25 s, not before 1 s."""

@@ -40,6 +40,7 @@ def test_a_two_hour_activity_outlives_ten_owners() -> None:
 
 
 @pytest.mark.rule("F6")
+@pytest.mark.scenario(40)
 @pytest.mark.parametrize("seconds", [3, 10])
 def test_a_worker_that_died_with_its_owner_is_given_up_after_a_claims_period(seconds: int) -> None:
     """Counted from the takeover, and as long as the limit says: not before, or a worker that lives would be robbed."""
