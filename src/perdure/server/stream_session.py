@@ -170,7 +170,7 @@ class Session:
 
     def _check(self, request: Any) -> None:
         """Raise unless this asker may say that; what only the node may fill in is filled in here."""
-        kind: type[object] = type(request)
+        kind: type[object] = request.__class__
         if kind in _WORK:
             if not self._may_work:
                 self.principal.require("work")

@@ -47,7 +47,7 @@ class ClaimsHeld:
 
     def answered(self, request: Any, reply: Any, error: BaseException | None) -> None:
         """A worker was told what came of a request."""
-        kind: type[object] = type(request)
+        kind: type[object] = request.__class__
         if kind is Report:
             self._reported(request, reply, error)
         elif kind is ClaimWorkflow:
