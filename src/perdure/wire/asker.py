@@ -150,7 +150,7 @@ class Asker:
             except (TimeoutError, PerdureError) as error:
                 self._socket = None
                 why = str(error) or f"no answer within {OPEN_S:g} s"
-                if why != self._why:
+                if why != self._why and self.stands is None:
                     log.warning("no connection to %s: %s", self.address.base, why)
                 self._why = why
                 if isinstance(error, PermissionDenied):
