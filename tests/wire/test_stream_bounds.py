@@ -90,6 +90,44 @@ def is_connected(node: Any, session: str) -> bool:
     return any(known.connection is not None for known in node.stream.sessions if known.id.startswith(session))
 
 
+async def test_many_large_answers_at_once(serve: Any) -> None:
+    """More is asked at once than may wait to be sent: the answers come as fast as they are read, over the one connection."""
+    limits = StreamLimits(unsent_bytes_max=1_000_000)
+    async with serve(large, stream={"limits": limits}) as node, await perdure.connect(node.url) as client:
+        handle = await client.start(large(500_000), id="l")
+        await handle.result()
+        found = await asyncio.gather(*(handle.result() for _ in range(50)))
+        assert [len(text) for text in found] == [500_000] * 50
+        assert client.frontend.asker.connections == 1
+
+
+async def test_a_history_larger_than_what_may_wait(serve: Any) -> None:
+    """A history of many parts is read whole, though they are more than may wait to be sent."""
+    limits = StreamLimits(unsent_bytes_max=1_000_000)
+    async with serve(parked, stream={"limits": limits}) as node, await perdure.connect(node.url) as client:
+        handle = await client.start(parked(), id="p")
+        for number in range(8):
+            await handle.signal("noise", "x" * 500_000, signal_id=f"n{number}")
+        events = await handle.history()
+        assert sum(event.type == "signal_received" for event in events) == 8
+        assert client.frontend.asker.connections == 1
+
+
+async def test_a_refused_greeting_takes_no_names(serve: Any) -> None:
+    """A greeting is refused for one of its workers' names: its other names are free, and nothing of it is kept."""
+    async with serve() as node, wire_of(node) as first:
+        await say(first, 1, greeted("first", workers=["taken"]))
+        await hear(first)
+        for _ in range(3):
+            async with wire_of(node) as second:
+                await say(second, 1, greeted("second", workers=["other", "taken"]))
+                assert "another connection" in (await ended(second))[1]
+        async with wire_of(node) as third:
+            await say(third, 1, greeted("third", workers=["other"]))
+            assert (await hear(third))[0]["is"] == "welcome"
+            assert {session.id.rstrip("-") for session in node.stream.sessions} == {"first", "third"}
+
+
 async def test_a_slow_reader_is_dropped(serve: Any) -> None:
     """Who asks for much and reads nothing is dropped with the reason, and the node's memory for it is bounded; others go on."""
     limits = StreamLimits(unsent_bytes_max=1_000_000)

@@ -17,9 +17,9 @@ class StreamLimits(PositiveBounds, frozen=True, kw_only=True):
     asks_max: int = 50_000
     """Unanswered asks of one session: `ResourceExhausted`."""
     kept_bytes_max: int = 256 * 1024 * 1024
-    """Answers of one session that are not acknowledged; past it its connection is closed."""
+    """Answers of one session that were sent and are not acknowledged; past it its connection is closed."""
     unsent_bytes_max: int = 64 * 1024 * 1024
-    """What waits to be sent on one connection; past it its asker reads too slowly, and is dropped."""
+    """What waits to be sent on one connection: past it further results and histories wait, and who takes seconds over one frame is dropped."""
     lines_max: int = 1_000
     """Subscriptions of one session: `LimitExceeded`."""
     workers_max: int = 100

@@ -180,8 +180,14 @@ class Stream:
             before.drop("another connection has taken over")
             session.detach(before)
         session.attach(connection, hello.ack if known else 0)
-        for name in hello.workers:
-            session.add_worker(name)
+        try:
+            for name in hello.workers:
+                session.add_worker(name)
+        except PerdureError:
+            self.left(session, connection)
+            if not known:
+                self._forget(session)  # it would keep the names it has got from those they belong to
+            raise
         return session, known
 
     def _made(self, hello: Hello, principal: Principal) -> Session:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 GOING_AWAY: Final = 1001
 REFUSED: Final = 1008
 """Close codes of WebSockets: the node stops; the other end has broken the protocol or a bound of it."""
+STUCK_S: Final = 5.0
+"""Whoever takes longer than this to read one frame reads too slowly."""
 REASON_BYTES: Final = 120
 """A close frame's reason is no longer."""
 
@@ -67,6 +69,8 @@ class Connection:
         self._closing: tuple[int, str] | None = None
         self._sending: asyncio.Task[object] | None = None
         """The task that writes, while it waits for the other end to read."""
+        self._sending_since = 0.0
+        self._has_room = asyncio.Event()
         self._is_leaving = False
         self._flushed = asyncio.Event()
         """Set when the node stops and all it owes here has been sent, or cannot be."""
@@ -134,7 +138,7 @@ class Connection:
     async def _serve_session(self, hello: Hello) -> None:
         session, resumed = self._stream.open_session(hello, self._principal, self)
         self._session = session
-        self._reads = Reads(self._stream.frontend, self._principal, self._stream.limits, self._say, session.takes)
+        self._reads = Reads(self._stream.frontend, self._principal, self._stream.limits, self._say, session.takes, self._room)
         session.arrivals.begin(self._hello_n)
         welcome = self._stream.welcome(self._principal, resumed=resumed)
         session.outbox.add(text_of(welcome))
@@ -153,9 +157,22 @@ class Connection:
     def wake(self) -> None:
         """There is something to send."""
         outbox = self._session.outbox if self._session is not None else None
-        if outbox is not None and outbox.size > self._stream.limits.unsent_bytes_max and len(outbox) > 1:
+        if outbox is not None and outbox.size > self._stream.limits.unsent_bytes_max and self._is_stuck:
             self.drop("this end reads too slowly (unsent_bytes_max)")
         self._wake.set()
+
+    @property
+    def _is_stuck(self) -> bool:
+        """True when the other end has been reading at the frame that is being sent for too long. That there is much to send is no fault of
+        its own: what a worker has claimed may have long histories."""
+        return self._sending is not None and asyncio.get_running_loop().time() - self._sending_since > STUCK_S
+
+    async def _room(self) -> None:
+        """Wait until the other end has read enough for more to be put before it."""
+        limit = self._stream.limits.unsent_bytes_max
+        while self._session is not None and self._session.outbox.size > limit:
+            self._has_room.clear()
+            await self._has_room.wait()
 
     def drop(self, reason: str, code: int = REFUSED) -> None:
         """Close, whatever is still to be sent."""
@@ -175,11 +192,14 @@ class Connection:
         """Send what there is to send, and close when that is asked for. Returns when the connection is over."""
         reading.add_done_callback(lambda _: self._wake.set())
         outbox, wake, stream = session.outbox, self._wake, self._stream
+        room_again = stream.limits.unsent_bytes_max // 2
         while True:
             await wake.wait()
             wake.clear()
             while outbox and self._closing is None and session.connection is self:
                 await self._send_unless_dropped(session.frame(stream.now()))
+                if outbox.size <= room_again:
+                    self._has_room.set()
             if self._is_leaving and not session.unanswered:
                 self._flushed.set()
             if self._closing is not None:
@@ -191,6 +211,7 @@ class Connection:
 
     async def _send_unless_dropped(self, frame: bytes) -> None:
         self._sending = sending = asyncio.current_task()
+        self._sending_since = asyncio.get_running_loop().time()
         try:
             await self._send_frame(frame)
         except asyncio.CancelledError:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 from msgspec import MsgspecError, Raw
@@ -24,7 +24,9 @@ log: Final = logging.getLogger(__name__)
 
 
 class Reads:
-    """`say` puts the text of a message on its way; `takes` hears that a worker takes a query, and raises when it may not."""
+    """`say` puts the text of a message on its way; `takes` hears that a worker takes a query, and raises when it may not.
+
+    `room` waits until there is room for more: answers to many asks at once, or a long history, go no faster than they are read."""
 
     def __init__(
         self,
@@ -33,12 +35,14 @@ class Reads:
         limits: StreamLimits,
         say: Callable[[bytes], None],
         takes: Callable[[TakeQuery], None],
+        room: Callable[[], Awaitable[None]],
     ) -> None:
         self._frontend = frontend
         self._principal = principal
         self._limits = limits
         self._say = say
         self._takes = takes
+        self._room = room
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -89,10 +93,13 @@ class Reads:
 
     async def _answer(self, ask: ms.Read) -> None:
         try:
+            await self._room()
             if isinstance(ask, ms.AskRecord):
                 await self._tell_record(ask)
             else:
-                self._found(ask.id, await self._look(ask))
+                found = await self._look(ask)
+                await self._room()
+                self._found(ask.id, found)
         except PerdureError as error:
             self._fail(ask.id, error)
         except Exception as error:
@@ -126,6 +133,7 @@ class Reads:
         for part in parts_of(record):
             self._found(ask.id, part, more=True)
             await asyncio.sleep(0)
+            await self._room()
         last = ms.RecordPart(workflow_id=record.workflow_id, run_id=record.run_id, damage=record.damage)
         self._found(ask.id, last)
 

@@ -67,17 +67,14 @@ class Session:
         self._may_work = principal.may("work")
         self._calls: dict[int, bytes | None] = {}
         """Requests by their ask's number: the answer, until it is acknowledged; None while it is not there."""
+        self.unanswered = 0
+        """Requests under way."""
         self._kept = 0
         self._sent: deque[tuple[int, list[int]]] = deque()
         """Frames not acknowledged, with the asks that were answered in them."""
         self._n = 0
         self._lines: dict[int, RemoteWorker] = {}
         self._losing: asyncio.TimerHandle | None = None
-
-    @property
-    def unanswered(self) -> int:
-        """Requests under way."""
-        return sum(1 for answer in self._calls.values() if answer is None)
 
     # ------------------------------------------------------------------------------------------------------- connections
 
@@ -154,6 +151,7 @@ class Session:
             self.say(Failed(id=number, error=fault_of(_too_many(self._limits))))
             return
         self._calls[number] = None
+        self.unanswered += 1
         try:
             if isinstance(ask, AskAnswerQuery):
                 self.principal.require("work")
@@ -206,12 +204,13 @@ class Session:
         if self.is_over:
             return
         self._calls[number] = text
+        self.unanswered -= 1
         self._kept += len(text)
         connection = self.connection
         if connection is not None:
             self.outbox.add(text, number)
             connection.wake()
-            if self._kept > self._limits.kept_bytes_max:
+            if self._kept - self.outbox.size > self._limits.kept_bytes_max:
                 connection.drop("answers are not acknowledged (kept_bytes_max)")
 
     # ----------------------------------------------------------------------------------------------------------- workers
