@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from perdure.broker.inprocess import InProcessBroker
+from perdure.core.admission import OPEN_DOOR, AdmissionRules
 from perdure.core.errors import InvalidArgument
 from perdure.core.limits import LIMITS, Limits
 from perdure.engine.frontend import EngineFrontend
@@ -60,8 +61,9 @@ class Node:
         grace: float = GRACE_S,
         blocked_after: float = LIMIT_S,
         limits: Limits = LIMITS,
+        admission: AdmissionRules = OPEN_DOOR,
     ) -> None:
-        """`limits` are the bounds of the engine, each with a name (`perdure.core.limits`).
+        """`limits` are the bounds of the engine, each with a name (`perdure.core.limits`), `admission` says when new starts are refused.
 
         `blocked_after`: seconds of CPU after which an activation of workflow code is reported; 0 = nobody watches, no thread runs."""
         self.store = store
@@ -78,6 +80,7 @@ class Node:
             node=f"node-{incarnation[:8]}",
             incarnation=incarnation,
             limits=limits,
+            admission=admission,
             version=_version(),
             disk=store.disk if isinstance(store, JournalStore) else nothing_known,
         )
@@ -193,6 +196,7 @@ def embedded(
     grace: float = GRACE_S,
     limits: Limits = LIMITS,
     retention: Duration | None = RETENTION,
+    admission: AdmissionRules = OPEN_DOOR,
 ) -> Node:
     """An engine and a worker in this process, its journal in the directory `data`.
 
@@ -201,7 +205,8 @@ def embedded(
     there are processors), `max_cached_runs` the runs held warm, `max_cached_bytes` what they may weigh together (estimated). `codec`
     encodes and decodes every payload of its client and its worker (several: in that order), `interceptors` stand around the client's calls and what the worker runs (the first outermost). `grace`
     (seconds) is how long activities may go on when it stops, `limits` the bounds on what one workflow id, run or message may hold.
-    `retention` (seconds or timedelta; None: for ever) is how long closed runs are kept.
+    `retention` (seconds or timedelta; None: for ever) is how long closed runs are kept. `admission` (`perdure.core.admission`) says when
+    new starts are refused; none are until it is given.
 
     Raises `InvalidArgument` when `data` is empty; entering raises `Unavailable` when another process holds the directory, and typed
     errors for a damaged journal.
@@ -227,6 +232,7 @@ def embedded(
         max_cached_bytes=max_cached_bytes,
         grace=grace,
         limits=limits,
+        admission=admission,
     )
 
 

@@ -366,6 +366,10 @@ class Broker(Protocol):
         """Tasks waiting for a subscriber."""
         ...
 
+    def head(self, queue: str, kind: TaskKind) -> Task | None:
+        """Of the tasks that wait for any subscriber at all, the one that goes next; None when there is none, or it cannot be told."""
+        ...
+
     def lines(self) -> Sequence[Line]:
         """Every line there is, as it stands."""
         ...

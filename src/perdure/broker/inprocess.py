@@ -192,6 +192,10 @@ class InProcessBroker:
         line = self._lines.get((queue, kind))
         return line.depth if line is not None else 0
 
+    def head(self, queue: str, kind: Kind) -> Task | None:
+        line = self._lines.get((queue, kind))
+        return line.waiting.first if line is not None else None
+
     def lines(self) -> Sequence[Line]:
         if len(self._lines) > LINES_KEPT:
             self._lines = {key: line for key, line in self._lines.items() if line.waiting.count or line.subscriptions}

@@ -101,7 +101,7 @@ async def _node_and_door(settings: "Settings") -> "AsyncIterator[tuple[Node, Fro
     from perdure.server.front_door import FrontDoor
 
     data = Path(settings.node.data)
-    node = embedded(data, limits=settings.limits, retention=settings.retention.closed)
+    node = embedded(data, limits=settings.limits, retention=settings.retention.closed, admission=settings.admission)
 
     door = FrontDoor.of_engine(node.frontend, settings, node.clock, RealChance(), data=data)
     await node.start()

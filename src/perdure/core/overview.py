@@ -80,6 +80,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     repaired: int
     """Tasks, wakes and messages the sweeper had to bring again."""
     disk: Disk
+    refused: dict[str, dict[str, int]] = {}
+    """New starts that were refused, by origin and then by reason. Origins beyond a hundred are `other`."""
 
 
 class Histogram(Struct, frozen=True, kw_only=True):
@@ -102,6 +104,8 @@ class Counters(Struct, frozen=True, kw_only=True):
     """Transitions in a group."""
     news: int
     """Items of news told."""
+    refused: dict[tuple[str, str], int] = {}
+    """New starts by origin and reason."""
 
 
 class QueueFigures(Struct, frozen=True, kw_only=True):
@@ -117,6 +121,8 @@ class QueueFigures(Struct, frozen=True, kw_only=True):
     dropped: int
     """Tasks that found no room; the sweeper brings them again."""
     workers: int
+    wait_p99_s: float | None = None
+    """99th percentile of how long the tasks claimed in the last three seconds had waited; 0 when none was, null when that is not measured."""
 
 
 class WorkerFigures(Struct, frozen=True, kw_only=True):

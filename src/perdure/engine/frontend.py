@@ -11,6 +11,7 @@ from typing import Any, Final, get_args
 
 from msgspec.structs import replace
 
+from perdure.core.admission import OPEN_DOOR, AdmissionRules
 from perdure.core.description import Description
 from perdure.core.errors import NotFound, PerdureError, Unavailable
 from perdure.core.limits import LIMITS, Limits
@@ -24,6 +25,7 @@ from perdure.core.shards import SHARDS, shard_of
 from perdure.core.state import WorkflowState
 from perdure.core.tasks import Task
 from perdure.engine import resetting
+from perdure.engine.admission import Admission
 from perdure.engine.aside import set_aside
 from perdure.engine.committer import Committer
 from perdure.engine.describing import describe_run
@@ -83,10 +85,11 @@ class EngineFrontend:
         node: str,
         incarnation: str,
         limits: Limits = LIMITS,
+        admission: AdmissionRules = OPEN_DOOR,
         version: str = "",
         disk: Callable[[], Disk] = nothing_known,
     ) -> None:
-        """`version` and `disk` are what the overview tells of package and store."""
+        """`admission` says when new starts are refused. `version` and `disk` are what the overview tells of package and store."""
         self.store = store
         self._broker = broker
         self._clock = clock
@@ -123,6 +126,9 @@ class EngineFrontend:
             lambda key: key in self.queries.waiting,
         )
         self.queries: Queries
+        self._rules = admission
+        self.admission: Admission | None = None
+        """None also while nothing is limited."""
         self.fault: BaseException | None = None
         self.fenced: asyncio.Event = asyncio.Event()
         """Set when nothing more can be written here."""
@@ -137,6 +143,8 @@ class EngineFrontend:
         self.overview.range_ids = lease.range_ids
         self.committer = Committer(self.store, lease, self._fence, self._clock, self.tally)
         self.timers = TimerQueue(self._clock, self._bring, self._matters)
+        if self._rules.is_set:
+            self.admission = Admission(self._rules, self._broker, self.tally.began, self.find, lambda: self.relay.depth)
         held = HeldStarts(self._clock)
         self.queries = Queries(
             self._clock,
@@ -163,6 +171,7 @@ class EngineFrontend:
             self.relay,
             self.tally,
             self.takers,
+            self.admission,
         )
         self._owners = [ShardOwner(shard, around) for shard in range(SHARDS)]
         await self.committer.start()

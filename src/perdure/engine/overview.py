@@ -6,6 +6,8 @@ Implements `ports.Overview`. It changes nothing and waits for nothing.
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from perdure.core.overview import (
     Component,
     Counters,
@@ -20,11 +22,13 @@ from perdure.core.overview import (
 )
 from perdure.core.shards import SHARDS
 from perdure.core.tasks import Task
+from perdure.engine.admission import Admission
 from perdure.engine.committer import Committer
 from perdure.engine.live import LiveWorkflow
 from perdure.engine.news import moment
 from perdure.engine.owner import ShardOwner
 from perdure.engine.queries import Queries
+from perdure.engine.queue_waits import waiting_since
 from perdure.engine.relay import Relay
 from perdure.engine.roster import Roster
 from perdure.engine.sweeper import Sweeper
@@ -50,6 +54,7 @@ class Engine(Protocol):
     queries: Queries
     tally: Tally
     roster: Roster
+    admission: Admission | None
     incarnation: str
     fault: BaseException | None
 
@@ -118,11 +123,13 @@ class EngineOverview:
             workers=len(engine.roster),
             repaired=engine.sweeper.repaired,
             disk=self._disk(),
+            refused=engine.admission.refused if engine.admission is not None else {},
         )
 
     def counters(self) -> Counters:
         """See `ports.Overview.counters`."""
-        return self._engine.tally.counters()
+        counters, admission = self._engine.tally.counters(), self._engine.admission
+        return counters if admission is None else replace(counters, refused=admission.counts())
 
     def open(self) -> Open:
         """Runs that are not closed."""
@@ -149,20 +156,17 @@ class EngineOverview:
             delivered=line.delivered,
             dropped=line.dropped,
             workers=line.subscribers,
+            wait_p99_s=self._p99_of(line),
         )
+
+    def _p99_of(self, line: Line) -> float | None:
+        admission = self._engine.admission
+        return None if admission is None else admission.p99_of(line.queue, line.kind, self._clock.now())
 
     def _waited(self, task: Task) -> int:
         """How long a task has waited, as its run knows it; 0 for one that is not wanted any more."""
         live = self._engine.find(task.namespace, task.workflow_id)
-        run = live.state.run if live is not None else None
-        if live is None or run is None or run.run_id != task.run_id:
-            return 0
-        since = live.offered_at
-        if task.command:
-            activity = run.activities.get(task.command)
-            if activity is None or activity.claim is not None or activity.attempt != task.attempt:
-                return 0
-            since = activity.retry_at or activity.since
+        since = waiting_since(live, task.run_id, task.command, task.attempt)
         return max(0, self._clock.now() - since) if since else 0
 
     def workers(self) -> list[WorkerFigures]:

@@ -41,6 +41,7 @@ from perdure.core.tasks import Task
 from perdure.core.transition import Transition, joined
 from perdure.core.volatile import TakenOver
 from perdure.engine import damaged
+from perdure.engine.admission import Admission
 from perdure.engine.committer import Committer
 from perdure.engine.exits import Exits
 from perdure.engine.held import HeldStarts
@@ -89,6 +90,8 @@ class Surroundings(Struct, frozen=True):
     relay: Relay
     tally: Tally
     takers: Takers
+    admission: Admission | None
+    """Refuses new starts from outside; None when all of them are let in."""
 
 
 def error_of(rejection: Rejection) -> PerdureError:
@@ -210,9 +213,14 @@ class ShardOwner:
             return
         if live.updates is not None:
             request = self._with_updates(live, request)
-        outcome = decide(live.state, request, around.clock.now())
+        now = around.clock.now()
+        outcome = decide(live.state, request, now)
         if isinstance(outcome, Rejection):
             self._answer_behind(live, answer, error_of(outcome))
+            return
+        # Only here is it known what a start comes to: one that finds a run is none. Nothing has happened yet.
+        if around.admission is not None and (refusal := around.admission.heed(live, request, outcome, now)) is not None:
+            self._answer_behind(live, answer, refusal)
             return
         transition = outcome.transition
         before = live.state.run

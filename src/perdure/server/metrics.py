@@ -65,6 +65,10 @@ def _by_queue(read: Callable[[QueueFigures], float], *, fold: Callable[[float, f
     return samples
 
 
+def _measured(queues: tuple[QueueFigures, ...]) -> tuple[QueueFigures, ...]:
+    return tuple(line for line in queues if line.wait_p99_s is not None)
+
+
 METRICS: Final[tuple[Known, ...]] = (
     Known(
         "perdure_build_info", "gauge", "Always 1; the version is its label.", ("version",), lambda k: {(k.stats.version,): 1}
@@ -84,6 +88,13 @@ METRICS: Final[tuple[Known, ...]] = (
         "Runs that began, continued and retried ones too.",
         ("workflow_type",),
         lambda k: {(name,): count for name, count in k.counters.started.items()},
+    ),
+    Known(
+        "perdure_starts_refused_total",
+        "counter",
+        "New starts that admission refused.",
+        ("origin", "reason"),
+        lambda k: k.counters.refused,
     ),
     Known(
         "perdure_runs_closed_total", "counter", "Runs that closed.", ("workflow_type", "status"), lambda k: k.counters.closed
@@ -124,6 +135,13 @@ METRICS: Final[tuple[Known, ...]] = (
         "How long the first task of a line has waited.",
         ("queue", "kind"),
         _by_queue(lambda q: q.oldest_s, fold=max),
+    ),
+    Known(
+        "perdure_tasks_wait_p99_seconds",
+        "gauge",
+        "How long tasks claimed lately had waited, where admission heeds that.",
+        ("queue", "kind"),
+        lambda k: _by_queue(lambda q: q.wait_p99_s or 0.0, fold=max)(k._replace(queues=_measured(k.queues))),
     ),
     Known(
         "perdure_tasks_delivered_total",

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from perdure.broker.inprocess import InProcessBroker
+from perdure.core.admission import OPEN_DOOR, AdmissionRules
 from perdure.core.description import Description
 from perdure.core.errors import InvalidArgument
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
@@ -89,12 +90,13 @@ async def environment(
     max_cached_runs: int = 10_000,
     patience: float = PATIENCE_S,
     attempts_max: int = ATTEMPTS_MAX,
+    admission: AdmissionRules = OPEN_DOOR,
 ) -> "AsyncGenerator[Environment]":
     """The real engine and worker on virtual time; see the top of this file for when it moves.
 
     Everything is in memory, ids and chance come from `seed`, and time begins at `start` (aware; the first of January 2026), so that a
     test does the same every time. With `data` a journal in that directory is used instead, ids are fresh, and `start` is the real time
-    unless given. `queues`, `namespace`, `build_id`, `max_activities`, `max_processes`, `codec`, `interceptors` and `max_cached_runs` are those of `perdure.embedded`; with
+    unless given. `queues`, `namespace`, `build_id`, `max_activities`, `max_processes`, `codec`, `interceptors`, `max_cached_runs` and `admission` are those of `perdure.embedded`; with
     `max_cached_runs=1` nearly every step is replayed from its history. `patience` bounds in real seconds how long activities may hold
     the clock before `StuckError` says so. `attempts_max` bounds how many attempts of one activity may fail while a result is awaited:
     then `StuckError` names the activity and its last failure, instead of retrying through virtual time for ever. (They are counted now
@@ -122,6 +124,7 @@ async def environment(
         interceptors=interceptors,
         max_cached_runs=max_cached_runs,
         grace=0.0,
+        admission=admission,
     )
     async with node:
         client = Client(node.client.frontend, chance, namespace)

@@ -15,7 +15,7 @@ from perdure.runtime.api_key import PREFIX
 from perdure.runtime.durations import duration
 from perdure.runtime.settings.given import Given, from_environment, from_file, from_flags, items_of, variable_of
 from perdure.runtime.settings.outline import ANY, LEAVES, Leaf, Path, is_section, leaf_at, nearest
-from perdure.runtime.settings.tree import LOCAL_NAME, AccessSettings, KeySettings, Settings
+from perdure.runtime.settings.tree import LOCAL_NAME, Settings
 
 FILE: Final = "perdure.toml"
 """Read from the working directory when no other file is named."""
@@ -147,22 +147,18 @@ def _built(chosen: Mapping[Path, Value], problems: list[str], spoiled: Collectio
     chosen = {path: value for path, value in chosen.items() if path[:-1] not in spoiled}
     sections: dict[str, Any] = {}
     for section in msgspec.structs.fields(Settings):
-        if section.type is AccessSettings:
-            sections[section.name] = AccessSettings(keys=MappingProxyType(_keys(chosen, problems)))
-        else:
-            sections[section.name] = _section(section.type, (section.name,), chosen, problems)
+        sections[section.name] = _section(section.type, (section.name,), chosen, problems)
+    problems += [
+        f"access.keys.{name}: a key's name is up to 64 letters, digits, - and _, and not {LOCAL_NAME!r}"
+        for name in _names(("access", "keys"), chosen)
+        if not is_key_name(name)
+    ]
     return None if problems else Settings(**sections)
 
 
-def _keys(chosen: Mapping[Path, Value], problems: list[str]) -> dict[str, KeySettings]:
-    above = ("access", "keys")
-    names = dict.fromkeys(path[2] for path in chosen if path[:2] == above)
-    problems += [
-        f"access.keys.{name}: a key's name is up to 64 letters, digits, - and _, and not {LOCAL_NAME!r}"
-        for name in names
-        if not is_key_name(name)
-    ]
-    return {name: _section(KeySettings, (*above, name), chosen, problems) for name in names}
+def _names(above: Path, chosen: Mapping[Path, Value]) -> Iterable[str]:
+    """The operator's own names in a section, in the order in which they were given."""
+    return dict.fromkeys(path[len(above)] for path in chosen if path[: len(above)] == above)
 
 
 def is_key_name(name: str) -> bool:
@@ -173,14 +169,26 @@ def is_key_name(name: str) -> bool:
 def _section(kind: type[Struct], above: Path, chosen: Mapping[Path, Value], problems: list[str]) -> Any:
     """A section from its values; None, with the reason among the problems, when they do not go together."""
     values = {path[-1]: value for path, value in chosen.items() if path[:-1] == above}
+    named = {entry.name: _named(entry.type, (*above, entry.name), chosen, problems) for entry in _mappings(kind)}
     try:
-        return kind(**{name: value.value for name, value in values.items()})
+        return kind(**{name: value.value for name, value in values.items()}, **named)
     except ValueError as error:
         text = str(error)
         sources = dict.fromkeys(value.source for name, value in values.items() if name in re.findall(r"\w+", text))
         sources = sources or dict.fromkeys(value.source for value in values.values())
         problems.append(f"{'.'.join(above)}.{text} ({', '.join(sources)})")
         return None
+
+
+def _mappings(kind: type[Struct]) -> Iterable[Any]:
+    """The fields whose keys are names of the operator's own."""
+    return (entry for entry in msgspec.structs.fields(kind) if get_origin(entry.type) is Mapping)
+
+
+def _named(kind: Any, above: Path, chosen: Mapping[Path, Value], problems: list[str]) -> Mapping[str, Any]:
+    """By the operator's own names, a section each."""
+    inner = get_args(kind)[1]
+    return MappingProxyType({name: _section(inner, (*above, name), chosen, problems) for name in _names(above, chosen)})
 
 
 def _all_values(chosen: Mapping[Path, Value]) -> dict[str, Value]:

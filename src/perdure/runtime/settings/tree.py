@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct, field
 
+from perdure.core.admission import AdmissionRules
 from perdure.core.limits import Limits
 from perdure.core.principal import Role
 from perdure.runtime.api_key import PREFIX, is_hash
@@ -100,4 +101,5 @@ class Settings(Struct, frozen=True, kw_only=True):
     http: HttpLimits = HttpLimits()
     stream: StreamLimits = StreamLimits()
     limits: Limits = Limits()
+    admission: AdmissionRules = field(default_factory=AdmissionRules)
     log: LogSettings = LogSettings()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.core.admission import AdmissionRules, OriginQuota
 from perdure.core.errors import InvalidArgument
 from perdure.core.limits import Limits
 from perdure.runtime.api_key import hash_of, new_api_key
@@ -123,6 +124,22 @@ def test_keys_are_tables_of_their_names(tmp_path: Path) -> None:
         keys["eve"] = keys["ann"]  # type: ignore[index]  # ty: the tree is frozen
 
 
+def test_origins_are_tables_of_their_names(tmp_path: Path) -> None:
+    """Beside the keys of their section; some in the file, some in the environment, and nothing is limited that is not named."""
+    text = "[admission]\nqueue_depth_max = 7\n[admission.origins.default]\nstarts_per_second = 5\n"
+    environment = {
+        "PERDURE_ADMISSION__ORIGINS__VISITOR__STARTS_PER_SECOND": "0.5",
+        "PERDURE_ADMISSION__ORIGINS__VISITOR__BURST": "3",
+    }
+    rules = loaded(tmp_path, text, environment).settings.admission
+    assert rules == AdmissionRules(
+        queue_depth_max=7,
+        origins={"default": OriginQuota(starts_per_second=5), "visitor": OriginQuota(starts_per_second=0.5, burst=3)},
+    )
+    assert rules.is_set
+    assert not loaded(tmp_path).settings.admission.is_set
+
+
 # ---------------------------------------------------------------------------------------------------------------------- mistakes
 
 TOML_MISTAKES = {
@@ -146,6 +163,10 @@ TOML_MISTAKES = {
     "limits.payload_bytes_max = -1": "limits.payload_bytes_max must be a number from 0 to 9007199254740992, not -1 (perdure.toml:1)",
     "server.tls_key = 'k'": "server.tls_certificate is missing: tls_key is given, and TLS takes both (perdure.toml:1)",
     "access.keys.ci.role = 'admin'": "access.keys.ci.hash is missing: a key has both (perdure.toml:1)",
+    "admission.origins.v.burst = 3": "admission.origins.v.starts_per_second is missing: a quota has one (perdure.toml:1)",
+    "admission.origins.v.start_per_second = 3": "perdure.toml:1: admission.origins.v.start_per_second is no setting: did you mean admission.origins.v.starts_per_second?",
+    "admission.origins.v.starts_per_second = 0": "admission.origins.v.starts_per_second: expected `float` > 0.0, not 0 (perdure.toml:1)",
+    "admission.queue_wait_p99_s = 'x'": "admission.queue_wait_p99_s: expected `float`, not 'x' (perdure.toml:1)",
     "access.keys.ci.role = 'boss'": "access.keys.ci.role: expected admin or operator or read-only or worker, not 'boss' (perdure.toml:1)",
     "access.keys.ci = 'x'": "perdure.toml:1: access.keys.ci is a section of settings, no key",
 }
