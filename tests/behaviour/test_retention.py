@@ -85,6 +85,7 @@ class Instant:
             await asyncio.Event().wait()
 
 
+@pytest.mark.scenario(93)
 async def test_a_store_keeps_house_by_itself_until_it_is_closed(house) -> None:
     """Every now and then what is past the keep time is dropped; closing ends that, and waits for it."""
     async with house(talks, replays=False) as app:

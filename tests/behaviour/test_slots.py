@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Retry, activity, workflow
+from perdure import Retry, Worker, activity, workflow
 
 
 class Load:
@@ -47,6 +47,12 @@ async def visits(key: str) -> str:
     return "done"
 
 
+@workflow
+async def visit_once(key: str) -> str:
+    await visit.options(queue="line")(key)
+    return "done"
+
+
 @pytest.mark.parametrize("queues", [["a"], ["a", "b"], ["a", "b", "c"]], ids=len)
 @pytest.mark.parametrize("limit", [1, 2, 10])
 async def test_as_many_run_as_may_and_no_more(house, queues, limit) -> None:
@@ -61,6 +67,25 @@ async def test_as_many_run_as_may_and_no_more(house, queues, limit) -> None:
         assert app.frontend.sweeper.repaired == 0
         assert app.worker.running_activities == 0
         assert app.broker.credits(app.worker.name, "activity") == limit  # every slot has come back
+
+
+@pytest.mark.scenario(89)
+@pytest.mark.scenario(91)
+async def test_a_limit_is_each_workers_own(house) -> None:
+    """Two of a hundred are taken by the first worker and no more; a second one has two of its own at once, which the first did not lock."""
+    load = LOAD["each"] = Load()
+    load.wanted = 4
+    limits: Any = {"queue": "line", "activities": [visit], "max_activities": 2}
+    async with house(visit_once, memory=True, replays=False) as app:
+        runs = [await app.client.start(visit_once("each"), id=f"r{n}") for n in range(100)]
+        async with Worker(app.client, **limits):
+            while load.now < 2:  # noqa: ASYNC110  turns of the loop, no time
+                await asyncio.sleep(0)
+            claimed = [row for run in runs for row in (await run.describe()).pending if row.worker]
+            assert len(claimed) == 2
+            async with Worker(app.client, **limits):
+                assert [await run.result(timeout=20) for run in runs] == ["done"] * 100
+    assert load.most == 4
 
 
 ENTERED: list[int] = []

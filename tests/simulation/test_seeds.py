@@ -47,7 +47,7 @@ def check(seeds):
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, BLOCK))
-@pytest.mark.rule("O6", "O20", "O21")
+@pytest.mark.rule("O4", "O6", "O20", "O21")
 @pytest.mark.scenario(49)
 def test_worlds_come_to_rest_with_every_law_kept(first):
     """Workloads, crashes, a bad disk, an unkind broker: all runs end as they must, effects happen once, histories replay."""

@@ -116,6 +116,7 @@ def index_of(request, tmp_path):
     return lambda: Index(tmp_path / "index.sqlite") if request.param == "file" else Index()
 
 
+@pytest.mark.scenario(93)
 def test_runs_past_their_keep_time_go_with_their_bytes(bench, index_of) -> None:
     """Gone from listings, records and the disk; open runs, late ones, successors and those that owe a message are as they were."""
     files = bench.files()

@@ -133,7 +133,7 @@ def test_zeros_behind_the_footer_of_an_older_segment_change_nothing(bench) -> No
     assert bench.contents(padded) == contents
 
 
-@pytest.mark.parametrize("head", [{"format": 3}, {"shards": 128}])
+@pytest.mark.parametrize("head", [{"format": 3}, pytest.param({"shards": 128}, marks=pytest.mark.rule("O37"))])
 def test_a_journal_for_another_perdure_is_refused_untouched(bench, head) -> None:
     """A newer format or another shard count stops the start with a sentence that says so."""
     files = bench.files()
@@ -267,3 +267,28 @@ def test_opening_tells_the_clock_what_time_has_been_reached(bench, monkeypatch) 
     monkeypatch.setattr(store._clock, "not_before", told.append)
     asyncio.run(store.open())
     assert told == [3] == [store.recovery.newest]
+
+
+@pytest.mark.rule("O15")
+@pytest.mark.parametrize("clean", [False, True])
+def test_what_an_earlier_life_wrote_was_under_a_lower_range_id(bench, clean) -> None:
+    """However it ended. (A life that wrote nothing leaves no trace, and nothing to be told apart from.)"""
+    files, written = bench.files(), []
+
+    async def proof(store, lease) -> None:
+        for older in written:
+            assert all(older.range_ids[shard] < lease.range_ids[shard] for shard in range(SHARDS))
+            assert [result.reason for result in await store.commit(older, [bench.transition("late", 1)])] == ["fenced"]
+        assert list(await store.load("default", "late")) == []
+        for number in range(1, lives[len(written)] + 1):
+            assert (await store.commit(lease, [bench.transition(f"w{len(written)}", number)]))[0].ok
+        written.append(lease)
+        if clean:
+            await store.close()
+        else:
+            files.crash()
+
+    lives = (3, 1, 1, 2)
+    for _ in lives:
+        open_store(bench, files, proof)
+    assert len(written) == len(lives)

@@ -70,6 +70,7 @@ def test_ten_seconds_are_enough() -> None:
     assert 2 * http_server.PING_S < 10
 
 
+@pytest.mark.scenario(62)
 async def test_a_frozen_connection_is_replaced(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ends notice by their pings (made quick here); the client has another connection by itself, and the wait on it ends."""
     monkeypatch.setattr(socket, "PING_S", 0.2)

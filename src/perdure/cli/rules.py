@@ -60,5 +60,5 @@ def _tell(found: "list[Standing]", output: Output) -> None:
             emit(standing, "jsonl")
     else:
         names = {"rule": "", "scenario": "scenario "}
-        rows = ((names[s.kind] + s.id, s.status, str(len(s.tests)), s.title) for s in found)
-        table(("rule", "status", "tests", "says"), rows)
+        rows = ((names[s.kind] + s.id, s.status, str(len(s.tests)), s.title, s.needs) for s in found)
+        table(("rule", "status", "tests", "says", "needs"), rows)

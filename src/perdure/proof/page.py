@@ -7,7 +7,7 @@ from perdure.proof.standing import Standing
 
 
 def page(standings: Iterable[Standing]) -> list[str]:
-    """Lines of one table for each part. A test is named once, without its parameters."""
+    """Lines of one table for each part. A test is named once, without its parameters; without any it says what a test needs."""
     lines: list[str] = []
     for part, members in groupby(standings, key=lambda standing: standing.part):
         lines += ["", f"## {part}", "", "| | says | status | proved by |", "|---|---|---|---|"]
@@ -18,4 +18,5 @@ def page(standings: Iterable[Standing]) -> list[str]:
 def _row(standing: Standing) -> str:
     tests = sorted({test.partition("[")[0] for test in standing.tests})
     shown = "<br>".join(f"`{test.removeprefix('tests/')}`" for test in tests)
+    shown = shown or (standing.needs and f"needs {standing.needs}")
     return f"| {standing.id} | {standing.title} | {standing.status} | {shown} |"

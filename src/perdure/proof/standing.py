@@ -17,7 +17,10 @@ STATUSES: Final = ("failed", "passed", "skipped", "not run", "no test", "not bui
 
 
 class Standing(Struct, frozen=True):
-    """One rule, its status (see `STATUSES`) and its tests with the outcome of each; `not run` where there is none."""
+    """One rule, its status (see `STATUSES`) and its tests with the outcome of each; `not run` where there is none.
+
+    `needs` is what has to be built before it can be tested, of a rule that is `not built yet`; else empty.
+    """
 
     id: str
     kind: str
@@ -25,6 +28,7 @@ class Standing(Struct, frozen=True):
     title: str
     status: str
     tests: dict[str, str]
+    needs: str = ""
 
 
 def standings(results: Results, tests: Path | None, root: Path) -> list[Standing]:
@@ -44,11 +48,12 @@ def standings(results: Results, tests: Path | None, root: Path) -> list[Standing
 def _standing(promise: Promise, marked: set[str], outcomes: Mapping[str, str]) -> Standing:
     ran = {test.partition("[")[0] for test in outcomes}
     tests = dict(sorted([*outcomes.items(), *((test, "not run") for test in marked - ran)]))
-    return Standing(promise.id, promise.kind, promise.part, promise.title, _status(promise, tests), tests)
+    needs = "" if tests else promise.needs
+    return Standing(promise.id, promise.kind, promise.part, promise.title, _status(promise, tests), tests, needs)
 
 
 def _status(promise: Promise, tests: Mapping[str, str]) -> str:
     """A failure outweighs everything; a rule whose tests were all skipped, or of which none was run, is not shown to hold."""
     if not tests:
-        return "not built yet" if promise.unbuilt else "no test"
+        return "not built yet" if promise.needs else "no test"
     return next((status for status in STATUSES if status in tests.values()), "not run")

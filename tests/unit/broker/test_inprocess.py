@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from perdure.broker.inprocess import LINES_KEPT, InProcessBroker
 from perdure.core.tasks import Task
 
@@ -29,6 +31,7 @@ def test_credits_are_one_count_for_all_queues_of_a_worker():
     assert broker.depth("a", "activity") == broker.depth("b", "activity") == broker.depth("c", "activity") == 0
 
 
+@pytest.mark.scenario(90)
 def test_queues_take_turns():
     """A long line does not starve a short one."""
     broker, got = InProcessBroker(), []

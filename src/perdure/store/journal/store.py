@@ -157,7 +157,9 @@ class JournalStore:
         if opened.expired:
             damaged = {(run.namespace, run.workflow_id, run.run_id) for fault in opened.report.faults for run in fault.runs}
             self._index.expire_again(opened.expired, damaged)
-        self._leases = Leases(floor=opened.end.link.seq)  # a lease of an earlier process is below it, whatever it wrote
+        self._leases = Leases(
+            floor=opened.end.link.seq
+        )  # above any lease of an earlier process under which something was written
         self._mended, self._keys = opened.mended, opened.keys
         self._damaged = DamagedRuns()
         self._set_aside(opened.report.faults)

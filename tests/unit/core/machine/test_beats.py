@@ -32,6 +32,7 @@ def scheduled(**fields: Any) -> Story:
 
 
 @pytest.mark.rule("F6")
+@pytest.mark.scenario(85)
 def test_a_workflow_claim_lives_as_long_as_its_worker_gives_signs_of_life() -> None:
     """Beats put the loss off, and cost no commit; without them the run is offered again after the claim's period, not before."""
     story = started()
@@ -85,6 +86,7 @@ def test_the_workers_sign_of_life_is_no_heartbeat_of_the_function() -> None:
     assert story.notes["r1"][-1].kind == "heartbeat"  # type: ignore[union-attr]
 
 
+@pytest.mark.scenario(85)
 def test_a_claim_that_outlives_its_first_beat_is_written() -> None:
     """One note, once: from then on beats cost nothing, and another owner knows the claim."""
     story = scheduled()

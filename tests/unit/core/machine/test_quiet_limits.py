@@ -114,3 +114,16 @@ def test_failed_attempts_are_kept_first_and_last(lower_limits: Lower, first: int
         story.sleep(3600 * SECOND)
     assert [failure.attempt for failure in story.run.activities[2].failures] == kept
     assert story.note_types.count("attempt_failed") == 6
+
+
+@pytest.mark.scenario(77)
+def test_endless_retries_make_nothing_longer_but_the_record_of_attempts() -> None:
+    """After a thousand of them the history and what is held of the run are what they were after twenty; each has left one note."""
+    story, sizes = started(attempt()), {}
+    for number in range(1, 1_001):
+        story.fail(story.take(2, number))
+        story.sleep(3600 * SECOND)
+        if number in {20, 1_000}:
+            sizes[number] = len(story.run.activities[2].failures), story.run.length
+    assert sizes[20] == sizes[1_000]
+    assert story.note_types.count("attempt_failed") == 1_000
