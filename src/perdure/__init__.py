@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from perdure import codecs, errors, interceptors, testing
+    from perdure.core.admission import AdmissionRules, OriginQuota
     from perdure.core.limits import Limits
     from perdure.node import embedded
     from perdure.remote import SyncClient, connect
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AdmissionRules",
     "ChildHandle",
     "Client",
     "Handle",
     "Interceptor",
     "Limits",
+    "OriginQuota",
     "PayloadCodec",
     "Retry",
     "SyncClient",
@@ -44,11 +47,13 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "AdmissionRules": "perdure.core.admission",
     "ChildHandle": "perdure.sdk.child",
     "Client": "perdure.sdk.client",
     "Handle": "perdure.sdk.handle",
     "Interceptor": "perdure.sdk.interceptors",
     "Limits": "perdure.core.limits",
+    "OriginQuota": "perdure.core.admission",
     "PayloadCodec": "perdure.sdk.codecs",
     "Retry": "perdure.sdk.options",
     "SyncClient": "perdure.remote",

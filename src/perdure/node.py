@@ -205,8 +205,8 @@ def embedded(
     there are processors), `max_cached_runs` the runs held warm, `max_cached_bytes` what they may weigh together (estimated). `codec`
     encodes and decodes every payload of its client and its worker (several: in that order), `interceptors` stand around the client's calls and what the worker runs (the first outermost). `grace`
     (seconds) is how long activities may go on when it stops, `limits` the bounds on what one workflow id, run or message may hold.
-    `retention` (seconds or timedelta; None: for ever) is how long closed runs are kept. `admission` (`perdure.core.admission`) says when
-    new starts are refused; none are until it is given.
+    `retention` (seconds or timedelta; None: for ever) is how long closed runs are kept. `admission` says when new
+    starts are refused with `ResourceExhausted`; none are until it is given.
 
     Raises `InvalidArgument` when `data` is empty; entering raises `Unavailable` when another process holds the directory, and typed
     errors for a damaged journal.

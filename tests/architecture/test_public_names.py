@@ -3,11 +3,13 @@
 import perdure
 
 PUBLIC = [
+    "AdmissionRules",
     "ChildHandle",
     "Client",
     "Handle",
     "Interceptor",
     "Limits",
+    "OriginQuota",
     "PayloadCodec",
     "Retry",
     "SyncClient",

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import activity, workflow
-from perdure.core.admission import AdmissionRules, OriginQuota
+from perdure import AdmissionRules, OriginQuota, activity, workflow
 from perdure.core.overview import QueueFigures
 from perdure.core.tasks import Kind
 from perdure.errors import ResourceExhausted, Unavailable, WorkflowAlreadyStarted
@@ -267,7 +266,9 @@ async def test_only_starts_of_the_slow_queue_are_refused() -> None:
         await env.advance(1)
         await env.client.start(echo(), queue="away")
         await env.advance(0.1)
-        assert "workflow tasks of queue 'away' wait 1.10 s" in str(await refusal(env, queue="away"))
+        error = await refusal(env, queue="away")
+        assert "workflow tasks of queue 'away' wait 1.10 s" in str(error)
+        assert error.retry_after == 3  # if it is claimed now, that counts for so long
         assert await env.client.execute(echo(4)) == 4
 
 

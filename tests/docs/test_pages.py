@@ -18,6 +18,7 @@ OUTPUT = re.compile(r"# → (.*)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 TOLD = re.compile(
     r"activity \w+ of workflow '[^']+' failed at attempt \d+: |the connection to \S+ is gone \(.*\); connecting again$"
+    r"|new starts are refused: "
 )
 """What is told of attempts that fail and servers that go away; some pages have that on purpose."""
 

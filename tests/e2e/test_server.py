@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -101,6 +102,53 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------------ start and end
+
+
+@pytest.mark.rule("O24")
+@pytest.mark.rule("O27")
+def test_a_start_over_its_quota_is_refused_whichever_way_it_comes(tmp_path: Path) -> None:
+    """429 with `Retry-After`, `ResourceExhausted` in a connected client, exit code 5 of a command: each says why and when to come back,
+    and is counted. Starts of other origins are taken."""
+    (tmp_path / "perdure.toml").write_text("[admission.origins.visitor]\nstarts_per_second = 0.01\n")
+    why = "origin 'visitor' has used up its quota of 0.01 new starts a second (admission.origins.visitor.starts_per_second)"
+
+    async def by_client(url: str) -> perdure.errors.ResourceExhausted:
+        async with await perdure.connect(url) as client:
+            with pytest.raises(perdure.errors.ResourceExhausted) as caught:
+                await client.start("nothing", id="c", origin="visitor")
+            await client.start("nothing", id="b", origin="benchmark")
+            return caught.value
+
+    with Server(tmp_path) as server:
+        body = {"type": "nothing", "id": "a", "input": [], "origin": "visitor"}
+        assert httpx2.post(f"{server.url}/api/v1/workflows", json=body).status_code == 201
+        assert httpx2.post(f"{server.url}/api/v1/workflows", json=body | {"on_conflict": "attach"}).status_code == 200
+        refused = httpx2.post(f"{server.url}/api/v1/workflows", json=body | {"id": "h"})
+        assert refused.status_code == 429
+        error = refused.json()["error"]
+        assert (error["code"], error["message"]) == ("RESOURCE_EXHAUSTED", why)
+        assert 50 < error["details"]["retry_after"] <= int(refused.headers["retry-after"]) <= 100
+
+        raised = asyncio.run(by_client(server.url))
+        assert raised.message == why
+        assert 50 < raised.retry_after <= 100
+
+        start = ["workflow", "start", "nothing", "--id", "d", "--origin", "visitor", "--address", server.url]
+        done = subprocess.run(
+            [sys.executable, "-m", "perdure", *start],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (5, "")
+        assert re.fullmatch(rf"perdure: {re.escape(why)}; try again after [5-9]\d\.\d+ s\n", done.stderr)
+
+        assert httpx2.get(f"{server.url}/api/v1/stats").json()["refused"] == {"visitor": {"quota": 3}}
+        told = 'perdure_starts_refused_total{origin="visitor",reason="quota"} 3.0'
+        assert told in httpx2.get(f"{server.url}/metrics").text.splitlines()
+        assert server.said().count("new starts are refused: origin 'visitor'") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

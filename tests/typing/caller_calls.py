@@ -13,11 +13,13 @@ from typing import Any, assert_type
 
 import perdure
 from perdure import (
+    AdmissionRules,
     ChildHandle,
     Client,
     Handle,
     Interceptor,
     Limits,
+    OriginQuota,
     PayloadCodec,
     Retry,
     Worker,
@@ -232,6 +234,11 @@ async def runs() -> None:
     perdure.embedded("data", limits=3)  # error
     Limits(attributes="3")  # error
     Limits(attributes_max="3")  # error
+    rules = AdmissionRules(queue_wait_p99_s=2.5, origins={"visitor": OriginQuota(starts_per_second=5, burst=20)})
+    perdure.embedded("data", admission=rules)
+    perdure.embedded("data", admission={"visitor": 5})  # error
+    AdmissionRules(origins={"visitor": 5})  # error
+    OriginQuota(starts_per_minute=5)  # error
     Retry(initial="1")  # error
     assert_type(perdure.__version__, str)
     print(perdure.nothing)  # error

@@ -6,7 +6,21 @@ from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 import perdure
-from perdure import Client, Handle, Interceptor, Limits, PayloadCodec, Retry, SyncClient, Worker, activity, connect, workflow
+from perdure import (
+    AdmissionRules,
+    Client,
+    Handle,
+    Interceptor,
+    Limits,
+    OriginQuota,
+    PayloadCodec,
+    Retry,
+    SyncClient,
+    Worker,
+    activity,
+    connect,
+    workflow,
+)
 from perdure.codecs import AesGcm, Chain, Zstd, decoded
 from perdure.errors import (
     ActivityError,
@@ -123,7 +137,13 @@ class Noting(Interceptor):
 
 def edges() -> None:
     codec: PayloadCodec = Chain(Plain(), Zstd(), AesGcm({"k": AesGcm.generate_key()}, current="k"))
-    perdure.embedded("data", codec=codec, interceptors=[Noting()], limits=Limits(payload_bytes_max=3))
+    perdure.embedded(
+        "data",
+        codec=codec,
+        interceptors=[Noting()],
+        limits=Limits(payload_bytes_max=3),
+        admission=AdmissionRules(origins={"v": OriginQuota(starts_per_second=1)}),
+    )
     assert_type(decoded(3, codec), int)
     wrong: PayloadCodec = Noting()  # error
     decoded(3, Noting())  # error

@@ -36,6 +36,7 @@ async def start(
     reuse: Literal["always", "failed", "never"] = "always",
     timeout: float | None = None,
     start_delay: float | None = None,
+    origin: str = "default",
     wait: bool = False,
     wait_timeout: float | None = None,
     place: Place = HERE,
@@ -55,6 +56,7 @@ async def start(
         reuse: Whether the id of a closed run may be used again: always, after failed runs only, never.
         timeout: Seconds the run may take before the engine ends it; no bound when left out.
         start_delay: Seconds until its code begins; at once when left out.
+        origin: What the start comes from: a node may have a quota for it.
         wait: Wait for the end and print the result, as `result` does.
         wait_timeout: With --wait: seconds to wait. The run goes on.
     """
@@ -75,6 +77,7 @@ async def start(
                 reuse=reuse,
                 timeout=timeout,
                 start_delay=start_delay,
+                origin=origin,
             )
         except WorkflowAlreadyStarted as error:
             raise WorkflowAlreadyStarted(_with_flags(error.message), run_id=error.run_id) from error

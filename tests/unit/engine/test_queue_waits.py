@@ -66,6 +66,13 @@ def test_another_long_wait_is_heeded_after_a_verdict() -> None:
     assert line.verdict(now + 7) == (now + 7 + WINDOW_US, LIMIT + 9)
 
 
+def test_waits_of_one_instant_are_forgotten_together() -> None:
+    """Five long ones among two hundred, and a long one after: until that is gone there is no hundred to hide it in."""
+    line, now = filled(*(LIMIT + 1,) * 5, *(0,) * 200)
+    line.add(LIMIT + 1, now + 9)
+    assert line.verdict(now + 9)[0] == now + 9 + WINDOW_US
+
+
 def test_only_the_latest_are_held() -> None:
     """Of a line that is claimed from often, a bounded number; the rate is that of those."""
     line, now = filled(*range(3 * LATEST), every=1_000)
