@@ -37,7 +37,7 @@ from perdure.sdk.intercepted import intercepted
 from perdure.server.access import Gate
 from perdure.server.app import build_app
 from perdure.server.http_server import HttpServer
-from perdure.server.stream import Stream
+from perdure.server.wire.wire_end import WireEnd
 from perdure.store.memory import MemoryStore
 from perdure.wire.address import address_of
 from perdure.wire.remote_frontend import RemoteFrontend
@@ -105,8 +105,8 @@ def force(node: Node, mode: str) -> None:
 
 async def move_out(node: Node, options: dict[str, Any]) -> None:
     """Put a real port and a connection between the node's engine and its client and worker, as if those lived in another process."""
-    stream = Stream(node.frontend, Gate.open(), node.frontend.incarnation)
-    server = HttpServer(build_app(node.frontend, Gate.open(), routes=stream.routes()), port=0)
+    wire = WireEnd(node.frontend, Gate.open(), node.frontend.incarnation)
+    server = HttpServer(build_app(node.frontend, Gate.open(), routes=wire.routes()), port=0)
     await server.start()
     remote = RemoteFrontend(address_of(server.url), None, RealClock(), RealChance())
     await remote.open(PATIENCE_S)
@@ -125,7 +125,7 @@ async def move_out(node: Node, options: dict[str, Any]) -> None:
 
     async def closed() -> None:
         await remote.close()
-        await stream.stop()
+        await wire.stop()
         await server.stop()
         await close()
 

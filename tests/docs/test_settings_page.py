@@ -13,7 +13,7 @@ SRC = Path(__file__).parents[2] / "src" / "perdure"
 LIMITS = {
     "limits": SRC / "core" / "limits.py",
     "http": SRC / "runtime" / "http_limits.py",
-    "stream": SRC / "runtime" / "stream_limits.py",
+    "wire": SRC / "runtime" / "wire_limits.py",
 }
 """Sections whose fields are described where they are defined."""
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"

@@ -16,7 +16,7 @@ from perdure.runtime.http_limits import HTTP_LIMITS, HttpLimits
 from perdure.server.access import Gate
 from perdure.server.app import build_app
 from perdure.server.http_server import HttpServer
-from perdure.server.stream import Stream
+from perdure.server.wire.wire_end import WireEnd
 
 TEST_S = 45.0
 
@@ -39,9 +39,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 class Served:
     """A node that others reach at `url`."""
 
-    def __init__(self, node: Node, stream: Stream, server: HttpServer) -> None:
+    def __init__(self, node: Node, wire: WireEnd, server: HttpServer) -> None:
         self.node = node
-        self.stream = stream
+        self.wire = wire
         self.server = server
 
     @property
@@ -55,23 +55,23 @@ async def serving(
     *things: object,
     gate: Gate | None = None,
     port: int = 0,
-    stream: dict[str, Any] | None = None,
+    wire: dict[str, Any] | None = None,
     http: HttpLimits = HTTP_LIMITS,
     ssl: SSLContext | None = None,
     **options: Any,
 ) -> AsyncIterator[Served]:
-    """A running node with a journal in `data`, behind a port. `stream` are further arguments of its `Stream`."""
+    """A running node with a journal in `data`, behind a port. `wire` are further arguments of its `WireEnd`."""
     async with perdure.embedded(data, **options) as node:
         if things:
             node.register(*things)
         gate = gate or Gate.open()
-        wire = Stream(node.frontend, gate, node.frontend.incarnation, **(stream or {}))
-        server = HttpServer(build_app(node.frontend, gate, limits=http, routes=wire.routes()), port=port, ssl=ssl)
+        end = WireEnd(node.frontend, gate, node.frontend.incarnation, **(wire or {}))
+        server = HttpServer(build_app(node.frontend, gate, limits=http, routes=end.routes()), port=port, ssl=ssl)
         await server.start()
         try:
-            yield Served(node, wire, server)
+            yield Served(node, end, server)
         finally:
-            await wire.stop()
+            await end.stop()
             await server.stop()
 
 

@@ -79,10 +79,10 @@ async def test_a_frozen_connection_is_replaced(serve: Any, monkeypatch: pytest.M
     async with serve(parked) as node, Tunnel(node.server.port) as tunnel, await perdure.connect(tunnel.url) as client:
         handle = await client.start(parked(), id="p")
         waiting = asyncio.create_task(handle.result())
-        first = next(node.stream.sessions).connection
+        first = next(node.wire.sessions).connection
         tunnel.freeze()
         async with asyncio.timeout(10):
             await handle.signal("go", 4)
             assert await waiting == 4
         assert client.frontend.asker.connections == 2
-        assert next(node.stream.sessions).connection is not first
+        assert next(node.wire.sessions).connection is not first

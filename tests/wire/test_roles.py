@@ -1,4 +1,4 @@
-"""Every request there is, sent over the stream by every role: made from the unions themselves, so that a new one is in it by itself."""
+"""Every request there is, sent over the wire by every role: made from the unions themselves, so that a new one is in it by itself."""
 
 import asyncio
 import gc

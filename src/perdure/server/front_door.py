@@ -22,8 +22,8 @@ from perdure.server.http_server import HttpServer
 from perdure.server.place import announce, withdraw, within_reach
 from perdure.server.port_holder import explained
 from perdure.server.route import Route
-from perdure.server.stream import Stream
 from perdure.server.tls import server_context
+from perdure.server.wire.wire_end import WireEnd
 
 
 class FrontDoor:
@@ -57,7 +57,7 @@ class FrontDoor:
         """An admin's key for this life of the node, for commands of whoever may read its directory; empty when no key is asked for."""
         self._gate = _gate(settings.access.keys, self.local_key, server, clock)
         life = getattr(frontend, "incarnation", "") or chance.token()
-        self._stream = Stream(frontend, self._gate, life, limits=settings.stream, heard=heard)
+        self._wire = WireEnd(frontend, self._gate, life, limits=settings.wire, heard=heard)
         self.app = build_app(
             frontend,
             self._gate,
@@ -66,7 +66,7 @@ class FrontDoor:
             ready=ready,
             overview=overview,
             news=news,
-            routes=(*self._stream.routes(), *routes),
+            routes=(*self._wire.routes(), *routes),
         )
         self._http = HttpServer(self.app, server.host, server.port, ssl=context, origins=server.origins)
         self._leave = leave
@@ -131,7 +131,7 @@ class FrontDoor:
                 self._leave()
             self.app.begin_to_stop()
             try:
-                await self._stream.stop()
+                await self._wire.stop()
             finally:
                 await self._http.stop(self._grace_s)
         finally:

@@ -15,7 +15,7 @@ from perdure.core.limits import Limits
 from perdure.core.principal import Role
 from perdure.runtime.api_key import PREFIX, is_hash
 from perdure.runtime.http_limits import HttpLimits
-from perdure.runtime.stream_limits import StreamLimits
+from perdure.runtime.wire_limits import WireLimits
 
 SECRET: Final = {"secret": True}
 """In a field's `Meta(extra=…)`: the value is never shown, in an error neither."""
@@ -99,7 +99,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     server: ServerSettings = ServerSettings()
     access: AccessSettings = field(default_factory=AccessSettings)
     http: HttpLimits = HttpLimits()
-    stream: StreamLimits = StreamLimits()
+    wire: WireLimits = WireLimits()
     limits: Limits = Limits()
     admission: AdmissionRules = field(default_factory=AdmissionRules)
     log: LogSettings = LogSettings()

@@ -1,9 +1,9 @@
-"""Every bound of the stream of asks and tasks between a node and other processes, with its name and unit."""
+"""Every bound of the wire between a node and other processes, with its name and unit."""
 
 from perdure.runtime.positive import PositiveBounds
 
 
-class StreamLimits(PositiveBounds, frozen=True, kw_only=True):
+class WireLimits(PositiveBounds, frozen=True, kw_only=True):
     """At a bound whoever asked is told which it was; a connection that breaks one is closed with the reason."""
 
     connections_max: int = 1_000
@@ -34,4 +34,4 @@ class StreamLimits(PositiveBounds, frozen=True, kw_only=True):
     """So long does a node that stops wait for answers under way, and for them to be read."""
 
 
-STREAM_LIMITS = StreamLimits()
+WIRE_LIMITS = WireLimits()

@@ -1,4 +1,4 @@
-"""What has gone over the connections of a stream: frames, messages and bytes, both ways. Only ever grows in a node's life."""
+"""What has gone over the connections of the wire: frames, messages and bytes, both ways. Only ever grows in a node's life."""
 
 from typing import Any
 

@@ -12,7 +12,7 @@ from perdure.core.payload import NULL
 from perdure.core.principal import Principal
 from perdure.core.queries import QueryTaken, TakeQuery
 from perdure.ports import Frontend, Record
-from perdure.runtime.stream_limits import StreamLimits
+from perdure.runtime.wire_limits import WireLimits
 from perdure.wire import messages as ms
 from perdure.wire.faults import fault_of
 from perdure.wire.frames import text_of
@@ -32,7 +32,7 @@ class Reads:
         self,
         frontend: Frontend,
         principal: Principal,
-        limits: StreamLimits,
+        limits: WireLimits,
         say: Callable[[bytes], None],
         takes: Callable[[TakeQuery], None],
         room: Callable[[], Awaitable[None]],

@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 import perdure
 from perdure import workflow
 from perdure.errors import PermissionDenied, ResourceExhausted
-from perdure.runtime.stream_limits import StreamLimits
+from perdure.runtime.wire_limits import WireLimits
 
 
 @workflow
@@ -57,7 +57,7 @@ def wire_of(node: Any, **options: Any) -> Any:
 
 async def test_too_many_connections(serve: Any) -> None:
     """One more than may be open is refused, typed; when one has left, there is room."""
-    async with serve(stream={"limits": StreamLimits(connections_max=1)}) as node:
+    async with serve(wire={"limits": WireLimits(connections_max=1)}) as node:
         first = await perdure.connect(node.url)
         with pytest.raises(ResourceExhausted, match="connections_max"):
             await perdure.connect(node.url, timeout=1)
@@ -73,7 +73,7 @@ async def test_too_many_connections(serve: Any) -> None:
 
 async def test_too_many_asks(serve: Any) -> None:
     """More unanswered asks than may be get a typed error each; those that wait go on waiting."""
-    async with serve(parked, stream={"limits": StreamLimits(asks_max=3)}) as node, await perdure.connect(node.url) as client:
+    async with serve(parked, wire={"limits": WireLimits(asks_max=3)}) as node, await perdure.connect(node.url) as client:
         handle = await client.start(parked(), id="p")
         waits = [asyncio.create_task(handle.result()) for _ in range(5)]
         async with asyncio.timeout(10):
@@ -87,13 +87,13 @@ async def test_too_many_asks(serve: Any) -> None:
 
 
 def is_connected(node: Any, session: str) -> bool:
-    return any(known.connection is not None for known in node.stream.sessions if known.id.startswith(session))
+    return any(known.connection is not None for known in node.wire.sessions if known.id.startswith(session))
 
 
 async def test_many_large_answers_at_once(serve: Any) -> None:
     """More is asked at once than may wait to be sent: the answers come as fast as they are read, over the one connection."""
-    limits = StreamLimits(unsent_bytes_max=1_000_000)
-    async with serve(large, stream={"limits": limits}) as node, await perdure.connect(node.url) as client:
+    limits = WireLimits(unsent_bytes_max=1_000_000)
+    async with serve(large, wire={"limits": limits}) as node, await perdure.connect(node.url) as client:
         handle = await client.start(large(500_000), id="l")
         await handle.result()
         found = await asyncio.gather(*(handle.result() for _ in range(50)))
@@ -103,8 +103,8 @@ async def test_many_large_answers_at_once(serve: Any) -> None:
 
 async def test_a_history_larger_than_what_may_wait(serve: Any) -> None:
     """A history of many parts is read whole, though they are more than may wait to be sent."""
-    limits = StreamLimits(unsent_bytes_max=1_000_000)
-    async with serve(parked, stream={"limits": limits}) as node, await perdure.connect(node.url) as client:
+    limits = WireLimits(unsent_bytes_max=1_000_000)
+    async with serve(parked, wire={"limits": limits}) as node, await perdure.connect(node.url) as client:
         handle = await client.start(parked(), id="p")
         for number in range(8):
             await handle.signal("noise", "x" * 500_000, signal_id=f"n{number}")
@@ -125,13 +125,13 @@ async def test_a_refused_greeting_takes_no_names(serve: Any) -> None:
         async with wire_of(node) as third:
             await say(third, 1, greeted("third", workers=["other"]))
             assert (await hear(third))[0]["is"] == "welcome"
-            assert {session.id.rstrip("-") for session in node.stream.sessions} == {"first", "third"}
+            assert {session.id.rstrip("-") for session in node.wire.sessions} == {"first", "third"}
 
 
 async def test_a_slow_reader_is_dropped(serve: Any) -> None:
     """Who asks for much and reads nothing is dropped with the reason, and the node's memory for it is bounded; others go on."""
-    limits = StreamLimits(unsent_bytes_max=1_000_000)
-    async with serve(large, stream={"limits": limits}) as node, await perdure.connect(node.url) as client:
+    limits = WireLimits(unsent_bytes_max=1_000_000)
+    async with serve(large, wire={"limits": limits}) as node, await perdure.connect(node.url) as client:
         assert len(await client.execute(large(500_000), id="l")) == 500_000
         async with wire_of(node, max_queue=1, ping_interval=None) as wire:
             await say(wire, 1, greeted("slow"))
@@ -146,8 +146,8 @@ async def test_a_slow_reader_is_dropped(serve: Any) -> None:
 
 async def test_one_that_stops_reading_is_cut(serve: Any) -> None:
     """The other end stops reading in the midst of a frame: it is dropped all the same, and its socket does not stay."""
-    limits = StreamLimits(unsent_bytes_max=1_000_000)
-    async with serve(large, stream={"limits": limits}) as node, await perdure.connect(node.url) as client:
+    limits = WireLimits(unsent_bytes_max=1_000_000)
+    async with serve(large, wire={"limits": limits}) as node, await perdure.connect(node.url) as client:
         assert len(await client.execute(large(500_000), id="l")) == 500_000
         wire = await wire_of(node, ping_interval=None)
         await say(wire, 1, greeted("deaf"))
@@ -167,7 +167,7 @@ async def test_one_that_stops_reading_is_cut(serve: Any) -> None:
 
 async def test_nothing_said(serve: Any) -> None:
     """A connection that does not greet is closed after a while, with the reason."""
-    async with serve(stream={"limits": StreamLimits(hello_s=0.1)}) as node, wire_of(node) as wire:
+    async with serve(wire={"limits": WireLimits(hello_s=0.1)}) as node, wire_of(node) as wire:
         code, reason = await ended(wire)
         assert code == 1008
         assert "nothing was said" in reason
@@ -195,7 +195,7 @@ async def test_a_worker_speaks_only_for_itself(serve: Any) -> None:
         worker = perdure.Worker(client, workflows=[parked])
         async with worker:
             handle = await client.start(parked(), id="p")
-            name = next(name for session in node.stream.sessions for name in session.workers)
+            name = next(name for session in node.wire.sessions for name in session.workers)
             async with wire_of(node) as wire:
                 await say(wire, 1, greeted("mallory"))
                 await hear(wire)
@@ -245,7 +245,7 @@ async def test_a_stopping_node_says_so(serve: Any) -> None:
     async with serve() as node, wire_of(node) as wire:
         await say(wire, 1, greeted("stops"))
         await hear(wire)
-        stopping = asyncio.create_task(node.stream.stop())
+        stopping = asyncio.create_task(node.wire.stop())
         assert (await hear(wire))[0] == {"is": "leaving"}
         assert (await ended(wire))[0] == 1001
         await stopping
@@ -253,11 +253,11 @@ async def test_a_stopping_node_says_so(serve: Any) -> None:
 
 async def test_many_workers_one_after_the_other(serve: Any) -> None:
     """A client may have had any number of workers: those that have left count neither here nor there."""
-    limits = StreamLimits(workers_max=3)
-    async with serve(queues=["others"], stream={"limits": limits}) as node, await perdure.connect(node.url) as client:
+    limits = WireLimits(workers_max=3)
+    async with serve(queues=["others"], wire={"limits": limits}) as node, await perdure.connect(node.url) as client:
         for number in range(30):
             async with perdure.Worker(client, workflows=[large]):
                 assert await client.execute(large(1), id=f"n-{number}") == "x"
         assert client.frontend.asker.connections == 1
-        assert len(next(node.stream.sessions).workers) <= 3
+        assert len(next(node.wire.sessions).workers) <= 3
         assert len(client.frontend._lines.workers()) <= 22

@@ -1,4 +1,4 @@
-"""The stream: where clients and workers in other processes reach the engine, as one WebSocket endpoint of the node's port.
+"""The node's end of the wire: where clients and workers in other processes reach the engine, as one WebSocket endpoint of the node's port.
 
 It carries requests to `ports.Frontend` and tasks from it, and decides nothing. What one connection does to it, others do not notice. It
 ends with `stop`, which comes before the engine's own and before the HTTP server's.
@@ -15,13 +15,13 @@ from starlette.types import Send
 from perdure.core.errors import PerdureError, PermissionDenied, ResourceExhausted, Unavailable
 from perdure.core.principal import Principal
 from perdure.ports import Frontend
-from perdure.runtime.stream_limits import STREAM_LIMITS, StreamLimits
+from perdure.runtime.wire_limits import WIRE_LIMITS, WireLimits
 from perdure.sdk.payload_bound import limits_of
 from perdure.server.access import Gate
 from perdure.server.route import HttpAnswer, HttpRequest, Route, answer
-from perdure.server.stream_connection import Connection
-from perdure.server.stream_session import Session
-from perdure.server.traffic import Traffic
+from perdure.server.wire.connection import Connection
+from perdure.server.wire.session import Session
+from perdure.server.wire.traffic import Traffic
 from perdure.wire.messages import PATH, VERSION, Hello, Welcome
 
 HEARD_S: Final = 1.0
@@ -32,7 +32,7 @@ SESSION_CHARS_MIN: Final = 16
 log: Final = logging.getLogger(__name__)
 
 
-class Stream:
+class WireEnd:
     """Hung into the table of routes with `routes`."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Stream:
         gate: Gate,
         node: str,
         *,
-        limits: StreamLimits = STREAM_LIMITS,
+        limits: WireLimits = WIRE_LIMITS,
         lives_for: float | None = None,
         heard: Callable[[str, str], None] | None = None,
     ) -> None:
@@ -68,14 +68,14 @@ class Stream:
     # ------------------------------------------------------------------------------------------------------------- serving
 
     def routes(self) -> tuple[Route, ...]:
-        """Its places in the table of the port. The stream has its own gate: any role may connect, what is asked is looked at each by itself."""
+        """Its places in the table of the port. The wire has its own gate: any role may connect, what is asked is looked at each by itself."""
         return (
             Route(
                 method="WEBSOCKET",
                 path=PATH,
                 name="wire",
-                summary="The stream of clients and workers",
-                tag="stream",
+                summary="The wire of clients and workers",
+                tag="wire",
                 permission=None,
                 stream=self.serve,
             ),
@@ -83,7 +83,7 @@ class Stream:
                 method="GET",
                 path="/api/v1/traffic",
                 name="traffic",
-                summary="What has gone over the stream of clients and workers",
+                summary="What has gone over the wire of clients and workers",
                 description="Frames, messages and bytes of this life of the node; beats and what is answered to them are left out.",
                 tag="Node",
                 permission="read",

@@ -1,4 +1,4 @@
-"""One connection of the stream, from its greeting to its end: frames in, frames out, and the reason why it was closed.
+"""One connection of the wire, from its greeting to its end: frames in, frames out, and the reason why it was closed.
 
 A frame that cannot be read costs its sender the connection and nobody else anything.
 """
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perdure.core.errors import InvalidArgument, PerdureError, Unavailable
 from perdure.core.principal import Principal
-from perdure.server.stream_beats import BeatsHeard
-from perdure.server.stream_reads import Reads
+from perdure.server.wire.beats import BeatsHeard
+from perdure.server.wire.reads import Reads
 from perdure.wire.faults import fault_of
 from perdure.wire.frames import FrameError, Unreadable, single, text_of, to_node
 from perdure.wire.messages import (
@@ -31,8 +31,8 @@ from perdure.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from perdure.server.stream import Stream
-    from perdure.server.stream_session import Session
+    from perdure.server.wire.session import Session
+    from perdure.server.wire.wire_end import WireEnd
 
 GOING_AWAY: Final = 1001
 REFUSED: Final = 1008
@@ -50,7 +50,7 @@ class Connection:
 
     def __init__(
         self,
-        stream: "Stream",
+        wire: "WireEnd",
         principal: Principal,
         receive: Callable[[], Awaitable[Any]],
         send: Callable[[Any], Awaitable[None]],
@@ -58,7 +58,7 @@ class Connection:
     ) -> None:
         self.peer = peer
         """Where it comes from: address and port."""
-        self._stream = stream
+        self._wire = wire
         self._principal = principal
         self._receive = receive
         self._send = send
@@ -92,10 +92,10 @@ class Connection:
 
     async def _greeting(self) -> Hello | None:
         try:
-            async with asyncio.timeout(self._stream.limits.hello_s):
+            async with asyncio.timeout(self._wire.limits.hello_s):
                 frame = await self._next()
         except TimeoutError:
-            raise FrameError(f"nothing was said for {self._stream.limits.hello_s:g} s") from None
+            raise FrameError(f"nothing was said for {self._wire.limits.hello_s:g} s") from None
         if frame is None:
             return None
         head, messages = self.inbox.take(frame)
@@ -121,7 +121,7 @@ class Connection:
         """Say why, and close."""
         log.info("a connection of %s is closed: %s", self._principal.name, error)
         try:
-            await self._send_frame(single(Head(n=1 << 40, now=self._stream.now()), Failed(id=0, error=fault_of(error))))
+            await self._send_frame(single(Head(n=1 << 40, now=self._wire.now()), Failed(id=0, error=fault_of(error))))
             await self._close(REFUSED, error.message)
         except OSError:
             pass  # it is gone already
@@ -136,11 +136,11 @@ class Connection:
     # ------------------------------------------------------------------------------------------------------------- a session
 
     async def _serve_session(self, hello: Hello) -> None:
-        session, resumed = self._stream.open_session(hello, self._principal, self)
+        session, resumed = self._wire.open_session(hello, self._principal, self)
         self._session = session
-        self._reads = Reads(self._stream.frontend, self._principal, self._stream.limits, self._say, session.takes, self._room)
+        self._reads = Reads(self._wire.frontend, self._principal, self._wire.limits, self._say, session.takes, self._room)
         session.arrivals.begin(self._hello_n)
-        welcome = self._stream.welcome(self._principal, resumed=resumed)
+        welcome = self._wire.welcome(self._principal, resumed=resumed)
         session.outbox.add(text_of(welcome))
         session.resume()
         self._wake.set()
@@ -150,14 +150,14 @@ class Connection:
         finally:
             self._flushed.set()
             reading.cancel()
-            self._stream.left(session, self)
+            self._wire.left(session, self)
             await asyncio.gather(reading, return_exceptions=True)
             await self._reads.stop()
 
     def wake(self) -> None:
         """There is something to send."""
         outbox = self._session.outbox if self._session is not None else None
-        if outbox is not None and outbox.size > self._stream.limits.unsent_bytes_max and self._is_stuck:
+        if outbox is not None and outbox.size > self._wire.limits.unsent_bytes_max and self._is_stuck:
             self.drop("this end reads too slowly (unsent_bytes_max)")
         self._wake.set()
 
@@ -169,7 +169,7 @@ class Connection:
 
     async def _room(self) -> None:
         """Wait until the other end has read enough for more to be put before it."""
-        limit = self._stream.limits.unsent_bytes_max
+        limit = self._wire.limits.unsent_bytes_max
         while self._session is not None and self._session.outbox.size > limit:
             self._has_room.clear()
             await self._has_room.wait()
@@ -191,13 +191,13 @@ class Connection:
     async def _write(self, session: "Session", reading: "asyncio.Task[None]") -> None:
         """Send what there is to send, and close when that is asked for. Returns when the connection is over."""
         reading.add_done_callback(lambda _: self._wake.set())
-        outbox, wake, stream = session.outbox, self._wake, self._stream
-        room_again = stream.limits.unsent_bytes_max // 2
+        outbox, wake, wire = session.outbox, self._wake, self._wire
+        room_again = wire.limits.unsent_bytes_max // 2
         while True:
             await wake.wait()
             wake.clear()
             while outbox and self._closing is None and session.connection is self:
-                await self._send_unless_dropped(session.frame(stream.now()))
+                await self._send_unless_dropped(session.frame(wire.now()))
                 if outbox.size <= room_again:
                     self._has_room.set()
             if self._is_leaving and not session.unanswered:
@@ -250,7 +250,7 @@ class Connection:
                 else:
                     self._take(session, message)
             if session.workers:
-                self._stream.heard(session)
+                self._wire.heard(session)
 
     def _take(self, session: "Session", message: ToNode | Unreadable) -> None:
         match message:
@@ -289,7 +289,7 @@ class Connection:
         self._is_leaving = True
         self._say(text_of(Leaving()))
         try:
-            async with asyncio.timeout(self._stream.limits.flush_s):
+            async with asyncio.timeout(self._wire.limits.flush_s):
                 await self._flushed.wait()
         except TimeoutError:
             log.warning("a connection of %s is closed with %d requests unanswered", self._principal.name, session.unanswered)
@@ -299,20 +299,20 @@ class Connection:
 
     async def _serve_beats(self, hello: Hello) -> None:
         self._principal.require("work")
-        heard = BeatsHeard(self._stream.frontend, self._stream.lives_for)
+        heard = BeatsHeard(self._wire.frontend, self._wire.lives_for)
         numbers = 0
 
         async def say(message: Any) -> None:
             nonlocal numbers
             numbers += 1
-            await self._send_frame(single(Head(n=numbers, now=self._stream.now()), message))
+            await self._send_frame(single(Head(n=numbers, now=self._wire.now()), message))
 
-        await say(self._stream.welcome(self._principal, resumed=True))
+        await say(self._wire.welcome(self._principal, resumed=True))
         while (frame := await self._next()) is not None:
             for message in self.inbox.take(frame)[1]:
                 if not isinstance(message, Beat):
                     raise FrameError("this connection is for beats")
-                self._stream.beaten(hello.session)
+                self._wire.beaten(hello.session)
                 await say(await heard.take(message))
             if self._closing is not None:
                 raise Unavailable(self._closing[1])

@@ -19,15 +19,15 @@ from perdure.core.payload import NULL
 from perdure.core.principal import Principal
 from perdure.core.queries import TakeQuery
 from perdure.ports import Frontend
-from perdure.runtime.stream_limits import StreamLimits
-from perdure.server.stream_worker import RemoteWorker
+from perdure.runtime.wire_limits import WireLimits
+from perdure.server.wire.worker import RemoteWorker
 from perdure.wire.arrivals import Arrivals
 from perdure.wire.faults import fault_of
 from perdure.wire.frames import Outbox, text_of
 from perdure.wire.messages import AskAnswerQuery, AskCall, Failed, Found, Head, Message, Replied, Subscribe
 
 if TYPE_CHECKING:
-    from perdure.server.stream_connection import Connection
+    from perdure.server.wire.connection import Connection
 
 _TOKENS: Final = frozenset({rq.HeartbeatActivity, rq.FinishActivity})
 """By right of a task token: for clients and workers."""
@@ -46,7 +46,7 @@ class Session:
         id: str,
         principal: Principal,
         frontend: Frontend,
-        limits: StreamLimits,
+        limits: WireLimits,
         lives_for: int,
         own: Callable[[str, "Session | None"], None],
     ) -> None:
@@ -277,5 +277,5 @@ def _stranger(worker: str) -> PermissionDenied:
     return PermissionDenied(f"worker {worker!r} does not speak through this connection")
 
 
-def _too_many(limits: StreamLimits) -> ResourceExhausted:
+def _too_many(limits: WireLimits) -> ResourceExhausted:
     return ResourceExhausted(f"{limits.asks_max:,} asks of this connection are unanswered (asks_max)", retry_after=1.0)
