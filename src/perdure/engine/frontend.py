@@ -9,18 +9,16 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, get_args
 
-from msgspec.structs import replace
-
 from perdure.core.admission import OPEN_DOOR, AdmissionRules
 from perdure.core.description import Description
 from perdure.core.errors import NotFound, PerdureError, Unavailable
 from perdure.core.limits import LIMITS, Limits
 from perdure.core.machine.targets import not_found
-from perdure.core.machine.wakes import matters, tasks_of
+from perdure.core.machine.wakes import matters
 from perdure.core.overview import Disk
 from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
 from perdure.core.replies import RunResult, UpdateResult
-from perdure.core.requests import AnyRequest, ClientRequest, ReleaseActivity, ReleaseWorkflow, Report, ReportPart, ResetWorkflow
+from perdure.core.requests import AnyRequest, ClientRequest, ReleaseActivity, Report, ReportPart, ResetWorkflow
 from perdure.core.shards import SHARDS, shard_of
 from perdure.core.state import WorkflowState
 from perdure.core.tasks import Task
@@ -31,10 +29,10 @@ from perdure.engine.committer import Committer
 from perdure.engine.describing import describe_run
 from perdure.engine.door import Door
 from perdure.engine.exits import Exits
-from perdure.engine.handed import Handed
 from perdure.engine.held import HeldStarts
 from perdure.engine.live import LiveWorkflow
 from perdure.engine.news import NewsRing
+from perdure.engine.offers import Offers
 from perdure.engine.overview import EngineOverview, nothing_known
 from perdure.engine.owner import Key, ShardOwner, Surroundings
 from perdure.engine.parking import Parking
@@ -44,7 +42,6 @@ from perdure.engine.queries import Queries
 from perdure.engine.relay import Relay, outcome_of_chain
 from perdure.engine.roster import Roster
 from perdure.engine.sweeper import Sweeper
-from perdure.engine.takers import Takers
 from perdure.engine.tally import Tally
 from perdure.engine.timers import TimerQueue
 from perdure.engine.waiting import Ends
@@ -104,8 +101,7 @@ class EngineFrontend:
         self.roster = Roster(clock, broker, self.news, incarnation)
         self.overview = EngineOverview(self, broker, clock, node=node, version=version, disk=disk)
         self.exits = Exits(broker)
-        self.takers = Takers(clock, self._gone)
-        self.handed = Handed(clock, self._is_unclaimed, self._offer_anew)
+        self.offers = Offers(clock, self)
         self._owners: list[ShardOwner] = []
         self._loading: set[asyncio.Task[None]] = set()
         self._aside: set[Key] = set()
@@ -115,7 +111,9 @@ class EngineFrontend:
         self.committer: Committer
         self.timers: TimerQueue
         self.relay = Relay(clock, chance, self)
-        self.sweeper = Sweeper(clock, broker, self.relay, self.live_workflows, self._bring, self._offer, self.handed.holds)
+        self.sweeper = Sweeper(
+            clock, broker, self.relay, self.live_workflows, self._bring, self.offers.make, self.offers.handed.holds
+        )
         self.parking = Parking(
             store,
             clock,
@@ -170,7 +168,7 @@ class EngineFrontend:
             self._set_aside,
             self.relay,
             self.tally,
-            self.takers,
+            self.offers.takers,
             self.admission,
         )
         self._owners = [ShardOwner(shard, around) for shard in range(SHARDS)]
@@ -314,7 +312,7 @@ class EngineFrontend:
         if self.is_over:
             answer(None, Unavailable("the engine has stopped"))
         else:
-            self._route(request, answer)
+            self.route(request, answer)
 
     async def outcome(self, key: Key, run_id: str) -> RunResult:
         """See `relay.Ways`."""
@@ -363,11 +361,11 @@ class EngineFrontend:
                 answer(self._parts.take(request), None)
                 return
             elif isinstance(request, ReleaseActivity) and request.unknown:
-                self.takers.cannot(request.worker, request.unknown)
+                self.offers.takers.cannot(request.worker, request.unknown)
         except PerdureError as error:
             answer(None, error)
             return
-        self._route(request, answer)
+        self.route(request, answer)
 
     def _check_open(self) -> None:
         """What is kept can be read, also when nothing more can be written, until the engine stops."""
@@ -381,7 +379,8 @@ class EngineFrontend:
         if self.fault is not None:
             raise Unavailable(f"the engine has stopped: {self.fault}")
 
-    def _route(self, request: AnyRequest, answer: Answer | None) -> None:
+    def route(self, request: AnyRequest, answer: Answer | None) -> None:
+        """To the owner of its shard, past the door: for requests of the engine itself, and those that have passed it."""
         key = (request.namespace, request.workflow_id)
         owner = self._owners[_shard_of(*key)]
         live = owner.open.get(key) or owner.find(key)
@@ -423,78 +422,23 @@ class EngineFrontend:
         if isinstance(target, Task):
             self.exits.publish(target)
         else:
-            self._route(target, None)
+            self.route(target, None)
 
     def why_nobody(self, state: WorkflowState) -> tuple[str, ...]:
         """See `waiting.House`."""
-        run, takers, now = state.run, self.takers, self._clock.now()
-        if run is None or run.closing is not None:
-            return ()
-        names = {activity.event.id: activity.event.name for activity in run.activities.values()}
-        whys = (takers.why_none(task, names.get(task.command, run.started.workflow_type), run) for task in tasks_of(state, now))
-        return tuple(dict.fromkeys(why for why in whys if why))
-
-    def _offer(self, live: LiveWorkflow) -> None:
-        self.owner((live.state.namespace, live.state.workflow_id)).offer(live)
+        return self.offers.why_nobody(state)
 
     def subscribe(self, queue: str, kind: TaskKind, worker: WorkerIdentity, deliver: Deliver, credits: int) -> Subscription:
         self.exits.attach(worker.worker, deliver)
         if worker.incarnation != self.incarnation:
-            deliver = self.handed.watched(worker.worker, deliver)
-        subscription = self.takers.join(
+            deliver = self.offers.handed.watched(worker.worker, deliver)
+        subscription = self.offers.takers.join(
             worker, queue, kind, self._broker.subscribe(queue, kind, worker.worker, deliver, credits)
         )
         if kind == "workflow":
-            self.offer_again(queue)
+            self.offers.came(queue)
             self.queries.served(queue)
         return self.roster.join(worker, queue, kind, credits, subscription)
-
-    def offer_again(self, queue: str) -> None:
-        """A worker with other code has come: what nobody could run before may run now."""
-        for live in self.live_workflows():
-            run = live.state.run
-            if run is None or run.started.queue != queue or not live.wants_worker or run.claim is not None:
-                continue
-            if run.failed_builds or run.refused_builds or not live.offered_at:
-                live.offered_at = 0
-                self._offer(live)
-
-    # ------------------------------------------------------------------------------------------------ workers that vanish
-
-    def _gone(self, worker: str, lost: bool) -> None:
-        """A worker takes no tasks any more. If it was cut off, what it was handed goes to others, and so do the runs it was deciding."""
-        if self.is_over or not lost:
-            return
-        self.handed.gone(worker)
-        for live in self.live_workflows():
-            run = live.state.run
-            if run is not None and run.claim is not None and run.claim.worker == worker:
-                claim = run.claim
-                head = {"namespace": live.state.namespace, "workflow_id": live.state.workflow_id, "run_id": run.run_id}
-                self._route(ReleaseWorkflow(**head, token=claim.token, build_id=claim.build_id, why="draining"), None)
-
-    def _is_unclaimed(self, task: Task) -> bool:
-        """True while a task that was handed out waits for its claim."""
-        key = (task.namespace, task.workflow_id)
-        live = self.owner(key).open.get(key)
-        run = live.state.run if live is not None else None
-        if self.is_over or live is None or run is None or run.run_id != task.run_id:
-            return False
-        if not task.command:
-            return run.claim is None and bool(live.offered_at)
-        activity = run.activities.get(task.command)
-        return activity is not None and activity.claim is None and activity.attempt == task.attempt
-
-    def _offer_anew(self, task: Task, worker: str) -> None:
-        """A task was handed to a worker that did nothing with it."""
-        key = (task.namespace, task.workflow_id)
-        owner = self.owner(key)
-        live = owner.open[key]
-        if task.command:
-            owner.offer_activity(live, replace(task, sticky="", avoid=()), worker)
-        else:
-            live.offered_at = 0
-            owner.offer(live, worker)
 
     # -------------------------------------------------------------------------------------------------------------- reading
 

@@ -63,11 +63,11 @@ def test_what_a_worker_that_vanishes_was_handed_is_offered_at_once() -> None:
         other = built.worker("bob")
         gone.lose()
         assert sorted(task.kind for task in other.put_away()) == ["activity", "workflow"]
-        assert len(built.engine.handed) == 2
+        assert len(built.engine.offers.handed) == 2
         await decided(built, "t", "bob")
         await built.take(worker="bob")
         await built.sleep(SECOND)
-        assert len(built.engine.handed) == 0
+        assert len(built.engine.offers.handed) == 0
         assert other.put_away() == []
 
     on_engine(proof)
