@@ -160,6 +160,28 @@ async def test_what_has_started_is_no_new_start() -> None:
         assert refused(env) == {"default": {"quota": 2}}
 
 
+@pytest.mark.rule("O39")
+async def test_a_start_whose_answer_was_lost_in_a_crash_is_no_new_start(tmp_path: Path) -> None:
+    """Sent again to the next life of the node, which has let in as many as it may: it finds its run on disk, open or closed."""
+    async with environment(data=tmp_path) as env:
+        env.register(echo, waits)
+        runs = [
+            (await env.client.start(call, id=name, request_id=name)).run_id for call, name in ((echo(1), "e"), (waits(), "w"))
+        ]
+        await env.idle()
+        later = env.now() + timedelta(seconds=1)
+    async with environment(data=tmp_path, start=later, admission=AdmissionRules(origins=ONE)) as env:
+        env.register(echo, waits)
+        await env.client.start(echo())
+        await refusal(env)
+        closed, opened = [
+            await env.client.start(call, id=name, request_id=name) for call, name in ((echo(1), "e"), (waits(), "w"))
+        ]
+        assert [closed.run_id, opened.run_id] == runs
+        assert await closed.result() == 1
+        assert refused(env) == {"default": {"quota": 1}}
+
+
 @pytest.mark.rule("O28")
 async def test_a_refused_start_changes_nothing() -> None:
     """One that was to end the run before it does not; its id stays free; the same request is taken later, as a new one."""
