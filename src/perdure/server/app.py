@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable, Mapping
 from email.utils import formatdate
 from typing import Final
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from perdure.core.errors import InvalidArgument, PerdureError, ResourceExhausted, Unavailable
-from perdure.core.principal import Principal
 from perdure.ports import Chance, Frontend, News, Overview
 from perdure.runtime.chance import RealChance
 from perdure.runtime.http_limits import HTTP_LIMITS, HttpLimits
 from perdure.server.access import Gate
 from perdure.server.arguments import prepare, read_body, read_query
 from perdure.server.envelope import Refusal, details_of, envelope, headers_of, status_of
+from perdure.server.exchange import Exchange, access_log
 from perdure.server.long_poll import CallerGone, LongPolls
 from perdure.server.metrics import Metrics
 from perdure.server.path_tree import PathTree
@@ -38,15 +38,10 @@ from perdure.server.routes.steering import Steering
 from perdure.server.routes.watching import Watching
 
 log: Final = logging.getLogger(__name__)
-access_log: Final = logging.getLogger("perdure.access")
-"""One line a request, at level INFO: caller, method, path, status, milliseconds, request id."""
 
-_is_request_id: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}").fullmatch
 _JSON_TYPE: Final = re.compile(r"application/(?:[\w.+-]+\+)?json\s*(?:;.*)?", re.IGNORECASE).fullmatch
 DISCARDED_MAX: Final = 16 * 1024 * 1024
 """A body that is refused and not longer than this is read to its end, so that its sender gets to see the answer."""
-NOBODY: Final = Principal("-", "read-only")
-"""Who asks what anyone may ask."""
 
 Ready = Callable[[], str]
 """Why the node cannot serve; empty when it can."""
@@ -89,7 +84,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             raise RuntimeError("the application has no lifespan of its own: its server starts and stops it")
-        exchange = _Exchange(scope, receive, send, self._chance)
+        exchange = Exchange(scope, receive, send, self._chance)
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -111,7 +106,7 @@ class App:
             if access_log.isEnabledFor(logging.INFO):
                 exchange.log((loop.time() - began) * 1_000)
 
-    async def _serve(self, exchange: "_Exchange") -> None:
+    async def _serve(self, exchange: Exchange) -> None:
         route, path = self._tree.find(exchange.method, exchange.raw_path)
         exchange.route_path = route.path
         if route.permission is None:
@@ -130,7 +125,7 @@ class App:
             self._under_way -= 1
             self._held -= exchange.held
 
-    async def _answer(self, exchange: "_Exchange", route: Route, path: Mapping[str, str]) -> None:
+    async def _answer(self, exchange: Exchange, route: Route, path: Mapping[str, str]) -> None:
         text = exchange.scope["query_string"]
         request = HttpRequest(
             exchange.scope,
@@ -150,7 +145,7 @@ class App:
         elif route.stream is not None:
             await route.stream(request, exchange.tell)
 
-    async def _body(self, exchange: "_Exchange", route: Route) -> bytes:
+    async def _body(self, exchange: Exchange, route: Route) -> bytes:
         """The whole body. Raises a `Refusal` when it is too long or no JSON."""
         limits, headers = self.limits, exchange.headers
         declared = headers.get("content-length", "")
@@ -178,7 +173,7 @@ class App:
             raise Refusal("UNSUPPORTED_MEDIA_TYPE", "send JSON, and say so: Content-Type: application/json")
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _hold(self, exchange: "_Exchange", count: int) -> None:
+    def _hold(self, exchange: Exchange, count: int) -> None:
         exchange.held += count
         self._held += count
         if self._held > self.limits.bodies_bytes_max:
@@ -188,7 +183,7 @@ class App:
         said = f"the body has more than {self.limits.body_bytes_max:,} bytes (http.body_bytes_max)"
         return Refusal("PAYLOAD_TOO_LARGE", said, is_last=is_last)
 
-    async def _say(self, exchange: "_Exchange", found: HttpAnswer, *, is_last: bool = False) -> None:
+    async def _say(self, exchange: Exchange, found: HttpAnswer, *, is_last: bool = False) -> None:
         exchange.status = found.status
         if exchange.began:
             return  # a stream that broke: the server cuts the connection
@@ -211,78 +206,6 @@ class App:
         if self._date[0] != second:
             self._date = (second, formatdate(usegmt=True).encode())
         return self._date[1]
-
-
-class _Exchange:
-    """One request and what became of it."""
-
-    __slots__ = (
-        "_send",
-        "began",
-        "headers",
-        "held",
-        "id",
-        "is_socket",
-        "method",
-        "principal",
-        "raw_path",
-        "receive",
-        "route_path",
-        "scope",
-        "status",
-    )
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send, chance: Chance) -> None:
-        self.scope = scope
-        self.receive = receive
-        self._send = send
-        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        given = self.headers.get("x-request-id", "")
-        self.id = given if _is_request_id(given) else chance.token()
-        self.is_socket = scope["type"] == "websocket"
-        self.method: str = "WEBSOCKET" if self.is_socket else scope["method"]
-        self.raw_path: str = scope["raw_path"].decode("latin-1")
-        self.route_path = ""
-        """The template of the path, once its route is found."""
-        self.principal = NOBODY
-        self.status = 0
-        self.held = 0
-        self.began = False
-
-    @property
-    def peer(self) -> str:
-        """The caller's address, without its port."""
-        client = self.scope.get("client")
-        return client[0] if client else ""
-
-    async def tell(self, message: Message) -> None:
-        """`send` of a stream, which sees when it has begun."""
-        if not self.began:
-            self.began = True
-            self.status = message.get("status", 101)
-        await self._send(message)
-
-    async def begin(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """Answer whole. A WebSocket that was not accepted is answered like any request."""
-        self.began = True
-        kind = "websocket.http.response" if self.is_socket else "http.response"
-        await self._send({"type": f"{kind}.start", "status": status, "headers": headers})
-        await self._send({"type": f"{kind}.body", "body": body})
-
-    def log(self, ms: float) -> None:
-        """Words for people, and the same bound to the record for programs."""
-        bound = {"peer": self.peer, "principal": self.principal.name, "status": self.status, "request_id": self.id}
-        access_log.info(
-            "%s %s %s %s %d %.1fms %s",
-            self.peer,
-            self.principal.name,
-            self.method,
-            self.raw_path,
-            self.status,
-            ms,
-            self.id,
-            extra=bound,
-        )
 
 
 def build_app(
