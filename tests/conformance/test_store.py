@@ -300,6 +300,21 @@ def test_parked_ids_are_told_apart(prove) -> None:
     prove(proof)
 
 
+def test_a_wake_after_all_times(prove) -> None:
+    """A timer may be due later than what 63 bits of microseconds can say: its run is parked and listed like any."""
+
+    async def proof(store: Store, lease: Lease) -> None:
+        await store.commit(lease, [started(id) for id in "ab"])
+        store.park("default", "a", 2**63)
+        store.park("default", "b", 2**70)
+        assert await store.count(RunFilter(query="status = 'running'")) == 2
+        woken, later = await store.waking(2**62)
+        assert woken == []
+        assert later >= 2**63 - 1
+
+    prove(proof)
+
+
 def test_the_census_counts_last_runs_that_are_open(prove) -> None:
     """Of all namespaces, parked or not; which are paused and which quarantined, by run id."""
 

@@ -15,6 +15,8 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
 
 _SECONDS_MAX: Final = DURATION_MAX.total_seconds()
+_FIRST_US: Final = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+_LAST_US: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 
 
 def microseconds(value: object, what: str) -> int:
@@ -66,5 +68,8 @@ def instant(value: object, what: str) -> int:
 
 
 def aware(instant_us: int) -> datetime:
-    """Microseconds since the epoch as an aware UTC datetime."""
-    return EPOCH + timedelta(microseconds=instant_us)
+    """Microseconds since the epoch as an aware UTC datetime; what lies beyond the years one can have is their last or first instant.
+
+    Nothing made by this package lies there, but what others made is shown too, and must not break what shows it.
+    """
+    return EPOCH + timedelta(microseconds=min(max(instant_us, _FIRST_US), _LAST_US))

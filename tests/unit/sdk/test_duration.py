@@ -83,3 +83,9 @@ def test_instants():
     for wrong in (datetime(2026, 3, 1), when.date(), 3.0):  # noqa: DTZ001
         with pytest.raises(InvalidArgument):
             instant(wrong, "x")
+
+
+@pytest.mark.parametrize(("at", "shown"), [(2**63, datetime.max), (2**70, datetime.max), (-(2**70), datetime.min)])
+def test_instants_beyond_all_years(at, shown):
+    """An instant no datetime can say is shown as the nearest one."""
+    assert aware(at) == shown.replace(tzinfo=UTC)

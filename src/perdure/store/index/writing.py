@@ -35,6 +35,8 @@ BATCH: Final = 5_000
 """Items after which the tables are written at once."""
 TAIL_MAX: Final = 50_000
 """Items in memory after which commits wait for the tables."""
+WAKE_MAX: Final = 2**63 - 1
+"""The largest instant a table can hold (microseconds). What is later than that wakes nobody alive."""
 CHUNK: Final = 500
 """Transitions read again before others get a turn."""
 
@@ -181,7 +183,7 @@ class WriteBehind:
 
     def park(self, key: Key, wake_at: int) -> None:
         """Nothing will happen to the workflow id by itself before `wake_at` (0: ever), unless another of its transitions is told."""
-        self._tail.tell(key, Parked(wake_at))
+        self._tail.tell(key, Parked(min(wake_at, WAKE_MAX)))
         self._write_soon()
 
     def mark_damaged(self, key: Key, run_id: str, *, end_lost: bool = False) -> None:
