@@ -216,6 +216,38 @@ async def test_a_worker_speaks_only_for_itself(serve: Any) -> None:
             assert await handle.result(timeout=10) == 3
 
 
+@pytest.mark.parametrize(
+    ("queue", "worker", "build"), [("", "w", "b"), ("a\nb", "w", "b"), ("q", "x" * 70_000, "b"), ("q", "w", "x" * 256)]
+)
+async def test_odd_names_are_not_subscribed(serve: Any, queue: str, worker: str, build: str) -> None:
+    """A queue, worker or build whose name can be none would be in every listing and measurement: the connection ends with the reason."""
+    async with serve() as node, wire_of(node) as wire:
+        await say(wire, 1, greeted("odd"))
+        await hear(wire)
+        identity = {"worker": worker, "build_id": build}
+        await say(wire, 2, {"is": "subscribe", "line": 1, "queue": queue, "kind": "workflow", "worker": identity, "credits": 1})
+        code, reason = await ended(wire)
+        assert code == 1008
+        assert reason.startswith("the ")
+
+
+async def test_a_report_no_worker_makes(serve: Any) -> None:
+    """A timer that is due after all times is refused where it comes in; the run and its claim stay as they were."""
+    async with serve(queues=["others"]) as node, await perdure.connect(node.url) as client, wire_of(node) as wire:
+        handle = await client.start("anything", id="p")
+        about = {"workflow_id": "p", "run_id": handle.run_id, "worker": "liar", "token": "t", "build_id": "b"}
+        await say(wire, 1, greeted("liars", workers=["liar"]))
+        await hear(wire)
+        await say(wire, 2, {"is": "call", "id": 1, "request": {"type": "claim_workflow", **about}})
+        assert (await hear(wire))[0]["reply"]["type"] == "workflow_claimed"
+        timer = {"type": "start_timer", "at": 1, "delay": 2**63}
+        steps = [{"type": "commands", "commands": [timer]}]
+        report = {"type": "report", "based_on": 1, "decided": 0, "nonce": "n", "steps": steps, **about}
+        await say(wire, 3, {"is": "call", "id": 2, "request": report})
+        assert (await hear(wire))[0]["error"]["code"] == "INVALID_ARGUMENT"
+        assert len(await handle.history()) == 1
+
+
 async def test_a_newer_connection_takes_over(serve: Any) -> None:
     """Two connections of one session: the older one, half dead perhaps, is closed with the reason; its asks are answered on the newer."""
     async with serve() as node, wire_of(node) as old, wire_of(node) as new:

@@ -21,7 +21,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     queries_waiting_max: int = 10_000
     """Queries that wait for an answer, of all runs of a node: `ResourceExhausted`."""
     message_commands_max: int = 1_000
-    """More commands in one message are refused; a larger decision travels in parts."""
+    """More commands in one message are refused; a larger decision travels in parts. From 1."""
     decision_commands_max: int = 10_000
     """More commands in one decision fail the run."""
     decision_bytes_max: int = 16 * 1024 * 1024
@@ -62,13 +62,16 @@ class Limits(Struct, frozen=True, kw_only=True):
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _WHOLE_MAX:
                 raise ValueError(f"{name} must be a number from 0 to {_WHOLE_MAX}, not {value!r}")
-        if self.news_kept < 1:
-            raise ValueError(f"news_kept must be at least 1, not {self.news_kept!r}")
+        for name in _FROM_ONE:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}")
         if not 64 <= self.id_bytes_max <= 255:
             raise ValueError(f"id_bytes_max must be a number from 64 to 255, not {self.id_bytes_max!r}")
 
 
 _SWITCHES = frozenset({"strict_based_on"})
+_FROM_ONE = ("news_kept", "message_commands_max")
+"""With none of it nothing would ever get through."""
 _WHOLE_MAX = 2**53
 """Beyond it numbers are no longer exact in every JSON reader."""
 

@@ -20,6 +20,7 @@ from perdure.core.principal import Principal
 from perdure.core.queries import TakeQuery
 from perdure.ports import Frontend
 from perdure.runtime.wire_limits import WireLimits
+from perdure.server.wire.report_door import check_fields, check_name, check_report, check_steps
 from perdure.server.wire.worker import RemoteWorker
 from perdure.wire.arrivals import Arrivals
 from perdure.wire.faults import fault_of
@@ -174,6 +175,8 @@ class Session:
                 self.principal.require("work")
             if kind in _NAMED:
                 self._check_named(kind, request)
+            elif kind is rq.ReportPart:
+                check_steps(request.steps)
         elif not self._may_operate and not (kind in _TOKENS and self._may_work):
             self.principal.require("operate")
         elif kind is rq.StartWorkflow and request.parent is not None:
@@ -185,6 +188,10 @@ class Session:
         worker = self.workers.get(request.worker)
         if worker is None:
             raise _stranger(request.worker)
+        if kind is rq.Report:
+            check_report(request)
+        else:
+            check_fields(request)
         if kind is rq.ClaimActivity:
             worker.claimed(request.run_id, request.command)
             force_setattr(request, "incarnation", "")
@@ -225,6 +232,7 @@ class Session:
             self._forget_one_that_left()
         if len(self.workers) >= self._limits.workers_max:
             raise LimitExceeded(f"{self._limits.workers_max} workers speak through one connection (workers_max)")
+        check_name("the worker's name", name)
         self._own(name, self)
         worker = self.workers[name] = RemoteWorker(name, self._frontend, self.say, self._limits.unclaimed_max)
         return worker
@@ -243,6 +251,9 @@ class Session:
             return  # said twice
         if len(self._lines) >= self._limits.lines_max:
             raise LimitExceeded(f"{self._limits.lines_max} subscriptions of one connection (lines_max)")
+        check_name("the queue", message.queue)
+        if message.worker.build_id:
+            check_name("the build id", message.worker.build_id)
         force_setattr(message.worker, "incarnation", "")
         worker = self.add_worker(message.worker.worker)
         self.heard_at = 0.0  # that it is here is passed on at once

@@ -20,6 +20,7 @@ from perdure.sdk.payload_bound import limits_of
 from perdure.server.access import Gate
 from perdure.server.route import HttpAnswer, HttpRequest, Route, answer
 from perdure.server.wire.connection import Connection
+from perdure.server.wire.report_door import check_name
 from perdure.server.wire.session import Session
 from perdure.server.wire.traffic import Traffic
 from perdure.wire.messages import PATH, VERSION, Hello, Welcome
@@ -166,6 +167,7 @@ class WireEnd:
         """
         if len(hello.session) < SESSION_CHARS_MIN:
             raise PermissionDenied(f"a session's name has at least {SESSION_CHARS_MIN} characters")
+        check_name("the session's name", hello.session)
         session = self._sessions.get(hello.session)
         known = session is not None
         if session is None:
