@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from perdure.core.errors import InvalidArgument, PermissionDenied, ResourceExhausted, Unavailable
 from perdure.runtime.chance import RealChance
+from perdure.runtime.signals import heed, heed_no_more
 from perdure.sdk.client import Client
 from perdure.sdk.codecs import Codec
 from perdure.sdk.coded import coded
@@ -240,14 +241,13 @@ class Worker:
         asyncio.run(self._run_heeding())
 
     async def _run_heeding(self) -> None:
-        loop = asyncio.get_running_loop()
         for number in STOPPING:
-            loop.add_signal_handler(number, self._told, number)
+            heed(number, self._told, number)
         try:
             await self.run()
         finally:
             for number in STOPPING:
-                loop.remove_signal_handler(number)
+                heed_no_more(number)
 
     def _told(self, number: signal.Signals) -> None:
         if self._ending is not None and not self._ending.is_set():

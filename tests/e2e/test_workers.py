@@ -15,9 +15,9 @@ import pytest
 from perdure import Limits
 
 FLOWS = """
-import asyncio, os
+import asyncio, multiprocessing, os
 from pathlib import Path
-from perdure import activity, workflow
+from perdure import Retry, activity, workflow
 
 BOOK = Path(__file__).with_name("book.txt")
 GATE = Path(__file__).with_name("gate")
@@ -77,6 +77,23 @@ async def waits(name: str) -> str:
 @workflow
 async def cut(name: str) -> int:
     return await once_more(name)
+
+@activity(retry=Retry(max_attempts=1))
+def in_a_pool() -> list[int]:
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return pool.map(abs, [-1, -2])
+
+@activity(retry=Retry(max_attempts=1))
+def forks_on_a_thread() -> str:
+    return "parent" if os.fork() else "child"
+
+@activity(retry=Retry(max_attempts=1))
+async def forks_on_the_loop() -> str:
+    return "parent" if os.fork() else "child"
+
+@workflow
+async def forking() -> list[object]:
+    return [await in_a_pool(), await forks_on_a_thread(), await forks_on_the_loop(), await whose()]
 """
 
 CLIENT = """
@@ -245,6 +262,18 @@ def test_a_killed_worker_process_is_replaced(place: Place) -> None:
     worker.process.kill()
     worker.process.wait(30)
     until(lambda: not is_alive(second))
+
+
+def test_activities_may_fork(place: Place) -> None:
+    """The end of a pool stops its processes and not the worker; a forked process that returns from an activity ends, and reports nothing."""
+    place.server()
+    worker = place.worker()
+    (pid,) = worker.announced()["pids"]
+    assert place.cli("workflow", "start", "forking", "--id", "f", "--wait").returncode == 0
+    assert place.result("f") == [[1, 2], "parent", "parent", pid]
+    until(lambda: worker.said.count("returned in a process it had forked") == 2)
+    assert "stopping" not in worker.said
+    assert worker.stop() == 0
 
 
 @pytest.mark.scenario(55)

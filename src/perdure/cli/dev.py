@@ -135,16 +135,17 @@ async def _serve(plan: _Plan) -> int | None:
 
 
 def _heed_signals(stop: asyncio.Event, grace: float) -> None:
-    def heed() -> None:
+    from perdure.runtime.signals import heed
+
+    def told() -> None:
         if stop.is_set():
             say("perdure: stopped at once; what was acknowledged is on disk")
             os._exit(INTERRUPTED)
         say(f"perdure: stopping; activities have {grace:g} s to end (the same signal again: at once)")
         stop.set()
 
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, heed)
+        heed(number, told)
 
 
 async def _until(node: "Node", stop: asyncio.Event, *, reload: bool) -> int | None:

@@ -113,16 +113,17 @@ async def _node_and_door(settings: "Settings") -> "AsyncIterator[tuple[Node, Fro
 
 
 def _heed_signals(stop: asyncio.Event) -> None:
-    def heed() -> None:
+    from perdure.runtime.signals import heed
+
+    def told() -> None:
         if stop.is_set():
             log.warning("stopped at once; what was acknowledged is on disk")
             os._exit(INTERRUPTED)
         log.info("stopping; requests under way are answered first (the same signal again: at once)")
         stop.set()
 
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, heed)
+        heed(number, told)
 
 
 async def _until(node: "Node", stop: asyncio.Event) -> int:

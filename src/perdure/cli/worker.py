@@ -1,6 +1,5 @@
 """`perdure worker`: processes that run the code of modules for a node elsewhere. What keeps them alive is in `workers`."""
 
-import asyncio
 import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -57,6 +56,7 @@ async def worker(
     from perdure.cli.workers.messages import Plan
     from perdure.cli.workers.supervisor import Supervisor
     from perdure.core.errors import BY_CODE, PerdureError
+    from perdure.runtime.signals import heed
     from perdure.sdk.duration import length
     from perdure.sdk.options import identifier, positive, whole
 
@@ -85,7 +85,7 @@ async def worker(
     )
     supervisor = Supervisor(plan, processes, lambda loaded, address, pids: _announce(loaded, address, pids, output))
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, supervisor.stop)
+        heed(number, supervisor.stop)
     code, fault = await supervisor.run()
     if fault is not None:
         complain(BY_CODE.get(fault.name, PerdureError)(fault.message), as_json=output.is_json)

@@ -5,6 +5,7 @@ import asyncio
 import contextvars
 import inspect
 import logging
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
@@ -25,7 +26,7 @@ from perdure.sdk.failures import to_failure
 from perdure.sdk.interceptors import ActivityCall, Interceptor, around_activities
 from perdure.sdk.payload_bound import bind, bound_of, check_size
 from perdure.worker.processes import FailedInChild, ProcessPool
-from perdure.worker.threads import DaemonThreads, returned
+from perdure.worker.threads import DaemonThreads, end_if_forked, returned
 
 log = logging.getLogger(__name__)
 
@@ -215,6 +216,7 @@ class Attempts:
         self._max_processes = max_processes
         self._around = around_activities(interceptors)
         self._payload_bytes_max = bound_of(frontend)
+        self._pid = os.getpid()
         self.stopping = False
         self._hurried = False
         self._patience: asyncio.Timeout | None = None
@@ -269,6 +271,7 @@ class Attempts:
             fact = _erred(claim, error, final=not attempt.called and isinstance(error, (InvalidArgument, TypeError)))
             _tell(fact, claim)
         finally:
+            end_if_forked(self._pid)
             attempt.task = None
             if type(fact) is not ActivitySucceeded:
                 attempt.last_beat()

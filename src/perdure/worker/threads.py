@@ -4,11 +4,24 @@ The pools of `concurrent.futures` are joined when the interpreter exits, however
 that was cut short therefore may be stopped anywhere, as by a crash, and its attempt is one that was lost.
 """
 
+import logging
+import os
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+def end_if_forked(pid: int) -> None:
+    """End this process if it is not `pid`: an activity forked it and came back here, where the loop and its connections are another's."""
+    if os.getpid() != pid:
+        log.error(
+            "an activity returned in a process it had forked (pid %d), which ends here: it must call os._exit", os.getpid()
+        )
+        os._exit(1)
 
 
 class Returned:
@@ -39,6 +52,7 @@ class DaemonThreads(Executor):
         self._idle = 0
         self._count = 0
         self._ended = False
+        self._pid = os.getpid()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         future: Future[Any] = Future()
@@ -58,6 +72,7 @@ class DaemonThreads(Executor):
             future, call = item
             if future.set_running_or_notify_cancel():
                 outcome = returned(call, (), {})
+                end_if_forked(self._pid)
                 with self._lock:
                     self._idle += 1
                 if outcome.error is None:

@@ -20,6 +20,7 @@ from perdure.cli.exits import OK, code_of, is_expected, name_of
 from perdure.cli.served import files_of, loaded, queues_of, registry_of
 from perdure.cli.sources import imported
 from perdure.cli.workers import messages as ms
+from perdure.runtime.signals import heed
 from perdure.standalone import STOPPING, Worker
 
 Hear: TypeAlias = Callable[[ms.Order], None]
@@ -152,7 +153,7 @@ async def _serve(above: Above, worker: Worker) -> int:
     running = asyncio.get_running_loop().create_task(worker.run(), name="perdure worker")
     await asyncio.sleep(0)
     for number in STOPPING:
-        asyncio.get_running_loop().add_signal_handler(number, above.order, ms.Order(what="drain", grace=above.plan.grace))
+        heed(number, above.order, ms.Order(what="drain", grace=above.plan.grace))
     above.heard_by(hear)
     await running
     return OK
