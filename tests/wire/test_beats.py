@@ -10,8 +10,9 @@ import pytest
 import perdure
 from perdure import activity, workflow
 from perdure.core.limits import Limits
+from perdure.server.wire.beats import BeatsHeard
 from perdure.wire.lines import Lines
-from perdure.wire.messages import Notice
+from perdure.wire.messages import Beat, HeldClaim, Notice
 
 SHORT = Limits(claim_lives_s=0.6)
 """So that a claim without beats would be lost within a test."""
@@ -143,3 +144,22 @@ async def test_a_beat_tells_what_is_not_wanted(serve: Any, monkeypatch: pytest.M
             async with asyncio.timeout(5):
                 await CANCELLED[-1].wait()
             assert client.frontend.claims.all() == ()
+
+
+async def test_a_beat_of_very_many_claims(serve: Any) -> None:
+    """Somebody says to hold more than anybody can: all of it is answered as gone, and others get their turns meanwhile."""
+    async with serve() as node:
+        claims = tuple(HeldClaim(namespace="default", workflow_id=f"w{n}", run_id="r", token=f"t{n}") for n in range(3_000))
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                await node.node.client.count()
+                turns += 1
+
+        meanwhile = asyncio.create_task(others())
+        answer = await BeatsHeard(node.node.frontend, 1_000_000).take(Beat(claims=claims))
+        meanwhile.cancel()
+        assert len(answer.gone) == 3_000
+        assert turns >= 2

@@ -5,7 +5,8 @@ Losing parts costs a replay, never a step: the report is refused, its worker thr
 
 from typing import Final
 
-from msgspec import Struct
+from msgspec import MsgspecError, Struct
+from msgspec.json import Encoder
 from msgspec.structs import replace
 
 from perdure.core.errors import LimitExceeded, Unavailable
@@ -16,12 +17,17 @@ from perdure.core.requests import Report, ReportPart, Step
 
 REPORTS_MAX: Final = 1_000
 """Reports whose parts are held at once; the one whose last part came longest ago goes first."""
+BYTES_MAX: Final = 256 * 1024 * 1024
+"""Text of all parts held; past it, too, the report whose last part came longest ago goes first."""
+
+_encode: Final = Encoder().encode
 
 
 class _Held(Struct):
     steps: list[Step]
     parts: int = 0
     commands: int = 0
+    size: int = 0
 
 
 class ReportParts:
@@ -30,6 +36,7 @@ class ReportParts:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._held: dict[tuple[str, str], _Held] = {}
+        self._size = 0
 
     def __len__(self) -> int:
         return len(self._held)
@@ -40,12 +47,10 @@ class ReportParts:
         if size > self._limits.message_commands_max:
             raise LimitExceeded(too_long(size, self._limits))
         key = (part.run_id, part.nonce)
-        held = self._held.pop(key, None) or _Held([])
+        held = self._taken(key) or _Held([])
         if part.part > held.parts + 1:
             raise Unavailable(f"part {part.part} of a report came after part {held.parts}: send the report again")
-        self._held[key] = held
-        if len(self._held) > REPORTS_MAX:
-            del self._held[next(iter(self._held))]
+        self._keep(key, held)
         if part.part <= held.parts:
             return Taken(run_id=part.run_id, duplicate=True)
         held.parts = part.part
@@ -54,17 +59,43 @@ class ReportParts:
         ):  # beyond it the run fails for it: no need to hold more than that shows
             append(held.steps, part.steps)
             held.commands += size
+            weight = _weight(part.steps)
+            held.size += weight
+            self._size += weight
+            self._make_room()
         return Taken(run_id=part.run_id)
+
+    def _keep(self, key: tuple[str, str], held: _Held) -> None:
+        self._held[key] = held
+        self._size += held.size
+        self._make_room()
+
+    def _taken(self, key: tuple[str, str]) -> _Held | None:
+        held = self._held.pop(key, None)
+        if held is not None:
+            self._size -= held.size
+        return held
+
+    def _make_room(self) -> None:
+        while len(self._held) > REPORTS_MAX or self._size > BYTES_MAX:
+            self._taken(next(iter(self._held)))
 
     def whole(self, report: Report) -> Report:
         """The report with all its parts. Raises `Unavailable` when one is missing."""
-        held = self._held.pop((report.run_id, report.nonce), None)
+        held = self._taken((report.run_id, report.nonce))
         if held is None or held.parts != report.parts:
             raise Unavailable(
                 f"of {report.parts} parts of a report {held.parts if held else 0} are here: send the report again"
             )
         append(held.steps, report.steps)
         return replace(report, steps=tuple(held.steps))
+
+
+def _weight(steps: tuple[Step, ...]) -> int:
+    try:
+        return len(_encode(steps))
+    except (MsgspecError, ValueError, TypeError, OverflowError):
+        return 0  # what cannot be written is refused where it is written
 
 
 def too_long(commands: int, limits: Limits) -> str:

@@ -1,6 +1,7 @@
 """Parts of reports, held until their report comes: in order, bounded, and never half a report."""
 
 import pytest
+from msgspec import json
 
 from perdure.core import commands as cm
 from perdure.core.errors import LimitExceeded, Unavailable
@@ -90,3 +91,19 @@ def test_forgotten_reports_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unavailable):
         held.whole(report(1, 1, nonce="a"))
     held.whole(report(1, 1, nonce="c"))
+
+
+def test_large_parts_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held is bounded in bytes too: the report that waited longest goes first, one that is too large alone goes itself."""
+    monkeypatch.setattr(parts_module, "BYTES_MAX", 2 * len(json.encode(steps(1))))
+    held = ReportParts(Limits())
+    for nonce in "abc":
+        held.take(part(1, 1, nonce=nonce))
+    assert len(held) == 2
+    with pytest.raises(Unavailable):
+        held.whole(report(1, 1, nonce="a"))
+    held.whole(report(1, 1, nonce="c"))
+    held.take(part(1, *range(100), nonce="d"))
+    assert len(held) == 0
+    held.take(part(1, 1, nonce="e"))
+    assert held.whole(report(1, 2, nonce="e")).steps == steps(1, 2)
