@@ -203,7 +203,7 @@ def test_a_lone_surrogate_is_refused_alone(prove) -> None:
     prove(proof)
 
 
-@pytest.mark.rule("O15")
+@pytest.mark.rule("O11", "O15")
 def test_an_older_lease_is_fenced_shard_by_shard(prove) -> None:
     """After another acquisition a lease still writes to the shards it kept, and to no other; nothing fenced is kept."""
 

@@ -17,14 +17,13 @@ from cyclopts import Parameter
 
 from perdure.cli.exits import FAILED, INTERRUPTED, OK, complain, say
 from perdure.cli.options import KEPT_FOR, Data, Output, Retention
+from perdure.cli.stopping import stop_node
 
 if TYPE_CHECKING:
     from perdure.node import Node
 
 RELOAD_GRACE_S: Final = 2.0
 """With --reload activities get this long at most: what is cut short is tried again a moment later."""
-FAILED_GRACE_S: Final = 2.0
-"""A node that cannot write keeps nothing an activity still brings."""
 PORT_MAX: Final = 65_535
 PORT_KEPT: Final = "_PERDURE_DEV_PORT"
 """In the environment: the port a node had before it started itself again, so that whoever is connected finds it."""
@@ -130,7 +129,7 @@ async def _serve(plan: _Plan) -> int | None:
             if end is None:
                 os.environ[PORT_KEPT] = str(door.port)
     finally:
-        await _stop(node)
+        await stop_node(node)
     return end
 
 
@@ -168,17 +167,6 @@ async def _until(node: "Node", stop: asyncio.Event, *, reload: bool) -> int | No
         say(f"perdure: {changed.result()} has changed; starting again")
         return None
     return OK
-
-
-async def _stop(node: "Node") -> None:
-    is_broken = node.frontend.fault is not None
-    try:
-        async with asyncio.timeout(FAILED_GRACE_S if is_broken else None):
-            await node.stop()
-    except (TimeoutError, Exception) as error:
-        if not is_broken:
-            raise
-        logging.getLogger(__name__).debug("stopping a failed node failed too: %r", error)
 
 
 def _announce(node: "Node", plan: _Plan, url: str) -> None:

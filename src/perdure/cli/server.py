@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from perdure.cli.config import Config
 from perdure.cli.exits import FAILED, INTERRUPTED, OK
 from perdure.cli.options import Output
+from perdure.cli.stopping import stop_node
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from perdure.runtime.settings.tree import Settings
     from perdure.server.front_door import FrontDoor
 
-FAILED_GRACE_S: Final = 2.0
-"""A node that cannot write has nothing to wait for when it stops."""
 TEXT: Final = Output()
 
 log: Final = logging.getLogger(__name__)
@@ -109,7 +108,7 @@ async def _node_and_door(settings: "Settings") -> "AsyncIterator[tuple[Node, Fro
         async with door:
             yield node, door
     finally:
-        await _stop(node)
+        await stop_node(node)
 
 
 def _heed_signals(stop: asyncio.Event) -> None:
@@ -138,18 +137,6 @@ async def _until(node: "Node", stop: asyncio.Event) -> int:
         log.error("the node can write nothing more and stops: %s; what was acknowledged is on disk", failed.result())
         return FAILED
     return OK
-
-
-async def _stop(node: "Node") -> None:
-    """A failed node may fail at stopping too, and keeps nobody waiting."""
-    is_broken = node.frontend.fault is not None
-    try:
-        async with asyncio.timeout(FAILED_GRACE_S if is_broken else None):
-            await node.stop()
-    except (TimeoutError, Exception) as error:
-        if not is_broken:
-            raise
-        log.debug("stopping the failed node failed too: %r", error)
 
 
 def _tell(settings: "Settings", door: "FrontDoor", output: Output) -> None:

@@ -20,7 +20,7 @@ class WireLimits(PositiveBounds, frozen=True, kw_only=True):
     """Answers of one session that were sent and are not acknowledged; past it its connection is closed."""
     unsent_bytes_max: int = 64 * 1024 * 1024
     """What waits to be sent on one connection: past it further results and histories wait, and who takes seconds over one frame is dropped."""
-    lines_max: int = 1_000
+    subscriptions_max: int = 1_000
     """Subscriptions of one session: `LimitExceeded`."""
     workers_max: int = 100
     """Workers that speak through one session: `LimitExceeded`."""

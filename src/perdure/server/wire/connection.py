@@ -158,7 +158,7 @@ class Connection:
         """There is something to send."""
         outbox = self._session.outbox if self._session is not None else None
         if outbox is not None and outbox.size > self._wire.limits.unsent_bytes_max and self._is_stuck:
-            self.drop("this end reads too slowly (unsent_bytes_max)")
+            self.drop("this end reads too slowly (wire.unsent_bytes_max)")
         self._wake.set()
 
     @property

@@ -61,7 +61,7 @@ class Reads:
                 self._principal.require("read")
             if len(self._tasks) >= self._limits.asks_max:
                 raise ResourceExhausted(
-                    f"{self._limits.asks_max:,} asks of this connection are unanswered (asks_max)", retry_after=1.0
+                    f"{self._limits.asks_max:,} asks of this connection are unanswered (wire.asks_max)", retry_after=1.0
                 )
         except PerdureError as error:
             self._fail(number, error)

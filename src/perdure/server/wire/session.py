@@ -218,7 +218,7 @@ class Session:
             self.outbox.add(text, number)
             connection.wake()
             if self._kept - self.outbox.size > self._limits.kept_bytes_max:
-                connection.drop("answers are not acknowledged (kept_bytes_max)")
+                connection.drop("answers are not acknowledged (wire.kept_bytes_max)")
 
     # ----------------------------------------------------------------------------------------------------------- workers
 
@@ -231,7 +231,7 @@ class Session:
         if len(self.workers) >= self._limits.workers_max:
             self._forget_one_that_left()
         if len(self.workers) >= self._limits.workers_max:
-            raise LimitExceeded(f"{self._limits.workers_max} workers speak through one connection (workers_max)")
+            raise LimitExceeded(f"{self._limits.workers_max} workers speak through one connection (wire.workers_max)")
         check_name("the worker's name", name)
         self._own(name, self)
         worker = self.workers[name] = RemoteWorker(name, self._frontend, self.say, self._limits.unclaimed_max)
@@ -249,8 +249,8 @@ class Session:
         """Raises what makes a subscription impossible."""
         if message.line in self._lines:
             return  # said twice
-        if len(self._lines) >= self._limits.lines_max:
-            raise LimitExceeded(f"{self._limits.lines_max} subscriptions of one connection (lines_max)")
+        if len(self._lines) >= self._limits.subscriptions_max:
+            raise LimitExceeded(f"{self._limits.subscriptions_max} subscriptions of one connection (wire.subscriptions_max)")
         check_name("the queue", message.queue)
         if message.worker.build_id:
             check_name("the build id", message.worker.build_id)
@@ -289,4 +289,4 @@ def _stranger(worker: str) -> PermissionDenied:
 
 
 def _too_many(limits: WireLimits) -> ResourceExhausted:
-    return ResourceExhausted(f"{limits.asks_max:,} asks of this connection are unanswered (asks_max)", retry_after=1.0)
+    return ResourceExhausted(f"{limits.asks_max:,} asks of this connection are unanswered (wire.asks_max)", retry_after=1.0)

@@ -121,7 +121,9 @@ class WireEnd:
         client = request.scope.get("client")
         principal = self._gate.admit(request.headers, client[0] if client else "")
         if len(self._connections) >= self.limits.connections_max:
-            raise ResourceExhausted(f"{self.limits.connections_max:,} connections are open (connections_max)", retry_after=1.0)
+            raise ResourceExhausted(
+                f"{self.limits.connections_max:,} connections are open (wire.connections_max)", retry_after=1.0
+            )
         return principal
 
     async def stop(self) -> None:
