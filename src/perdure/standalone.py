@@ -94,6 +94,7 @@ class Worker:
         self._ending: asyncio.Event | None = None
         self._last_grace = self._grace
         self._is_waiting = False
+        self._is_refused = False
 
     @property
     def build_id(self) -> str:
@@ -218,20 +219,20 @@ class Worker:
                 self._serves()
                 return client
 
-    def _stands(self, why: str) -> None:
-        self._waits(why) if why else self._serves()
+    def _stands(self, why: str, refused: bool) -> None:
+        self._waits(why, refused) if why else self._serves()
 
-    def _waits(self, why: str) -> None:
-        """The node is away."""
-        if not self._is_waiting:
+    def _waits(self, why: str, refused: bool = False) -> None:
+        """The node is away, or there and lets nobody in with this key any more."""
+        if not self._is_waiting or (refused and not self._is_refused):
             log.warning("%s; waiting for it", why)
-        self._is_waiting = True
+        self._is_waiting, self._is_refused = True, self._is_refused or refused
 
     def _serves(self) -> None:
         """The node is there, for the first time or again."""
         if self._is_waiting:
             log.warning("the node is back")
-        self._is_waiting = False
+        self._is_waiting = self._is_refused = False
 
     def run_forever(self) -> None:
         """Work in a loop of its own until SIGTERM or SIGINT, then drain and return: for scripts without asyncio. The same signal again ends

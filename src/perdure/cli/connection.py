@@ -74,5 +74,5 @@ async def _connected(place: Place, address: str, namespace: str, timeout: float,
     return client
 
 
-def _unheard(_why: str) -> None:
+def _unheard(_why: str, _refused: bool) -> None:
     """A command says one thing, at its end."""

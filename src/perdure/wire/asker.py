@@ -78,8 +78,9 @@ class Asker:
         self.inbox = from_node()
         self.connections = 0
         """How many have been opened."""
-        self.stands: Callable[[str], None] | None = None
-        """Hears why the connection is gone, and the empty text when there is one again; in place of the log, if anybody listens."""
+        self.stands: Callable[[str, bool], None] | None = None
+        """Hears why the connection is gone and whether the node refuses another, and the empty text when there is one again; in place of
+        the log, if anybody listens."""
         self._chance = chance
         self._opening = opening
         self._heard = heard
@@ -155,7 +156,7 @@ class Asker:
                 self._why = why
                 if isinstance(error, PermissionDenied):
                     if self.stands is not None:
-                        self.stands(f"the node at {self.address.base} refuses: {error}")
+                        self.stands(f"the node at {self.address.base} refuses: {error}", True)
                     self._fail(lambda asked: asked.may_fail, error)
             except Exception:
                 log.exception("connecting to %s failed", self.address.base)
@@ -212,7 +213,7 @@ class Asker:
         self.connections += 1
         self.limits, self.lives_for, self.may_work = welcome.limits, welcome.lives_for, welcome.may_work
         if self.connections > 1 and self.stands is not None:
-            self.stands("")
+            self.stands("", False)
         elif self.connections > 1:
             log.info(
                 "connected to %s again%s", self.address.base, "" if welcome.node == self._node else ", to another life of it"
@@ -234,7 +235,7 @@ class Asker:
         self._why = why
         self._fail(lambda asked: not asked.patience, Unavailable(why))
         if self._closed is None and self.stands is not None:
-            self.stands(f"the node at {self.address.base} does not answer ({why})")
+            self.stands(f"the node at {self.address.base} does not answer ({why})", False)
         elif self._closed is None and was_ready:
             log.warning("the connection to %s is gone (%s); connecting again", self.address.base, why)
         if self._closed is None and self._looking is None:

@@ -108,8 +108,8 @@ class _Telling(Worker):
     def _serves(self) -> None:
         self.above.tell(ms.Serving(address=self.address))
 
-    def _waits(self, why: str) -> None:
-        self.above.tell(ms.Away(why=why))
+    def _waits(self, why: str, refused: bool = False) -> None:
+        self.above.tell(ms.Away(why=why, refused=refused))
 
 
 def _worker(above: Above, modules: list[ModuleType]) -> Worker:

@@ -62,9 +62,10 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True, tag="serving"):
 
 
 class Away(msgspec.Struct, frozen=True, kw_only=True, tag="away"):
-    """The node does not answer; it is asked again and again."""
+    """The node does not answer, or refuses to; it is asked again and again."""
 
     why: str
+    refused: bool = False
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):

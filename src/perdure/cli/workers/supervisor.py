@@ -156,8 +156,8 @@ class Supervisor:
             case ms.Serving():
                 self._serves(number, news.address)
             case ms.Away():
-                if not self._away and not self._end.is_set():
-                    say(f"perdure: {shown(news.why)}; waiting for it")
+                if not self._end.is_set() and (news.refused or not self._away):
+                    self._tell(f"perdure: {shown(news.why)}; waiting for it")
                 self._away.add(number)
             case ms.Failed():
                 self._sources.add(map(Path, news.files))

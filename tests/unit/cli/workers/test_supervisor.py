@@ -170,11 +170,12 @@ async def test_asked_twice_it_hurries_and_asked_again_it_kills(capfd: pytest.Cap
 
 
 async def test_a_node_that_is_away_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
-    """By however many processes, and once more when it is back for all of them."""
+    """By however many processes, once more when it answers that it lets nobody in any more, and when it is back for all of them."""
     seen = Seen()
     script = CHILD + (
         "serves()\nlines.readline()\n"
         "tell(type='away', why='no node answers at there'); tell(type='away', why='no node answers at there')\n"
+        "tell(type='away', why='it refuses', refused=True); tell(type='away', why='it refuses', refused=True)\n"
         "tell(type='serving', address='http://there'); drains()"
     )
     running = Supervisor(plan(), 2, seen, command(script))
@@ -193,6 +194,7 @@ async def test_a_node_that_is_away_is_told_once(capfd: pytest.CaptureFixture[str
     running.stop()
     await asyncio.wait_for(task, 20)
     assert 1 <= said.count("no node answers at there; waiting for it") <= 2
+    assert 1 <= said.count("it refuses; waiting for it") <= 2
     assert said.count("is back") <= said.count("waiting for it")
 
 
