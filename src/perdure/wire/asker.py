@@ -94,7 +94,7 @@ class Asker:
         self._socket: Socket | None = None
         self._ready = False
         """Greeted on this connection, and the node has not said that it leaves."""
-        self._greeting: asyncio.Future[Welcome] | None = None
+        self._greeting: asyncio.Future[None] | None = None
         self._flushing = False
         self._node = ""
         self._down_since = 0.0
@@ -196,7 +196,7 @@ class Asker:
             hello = Hello(version=VERSION, session=self.session, ack=self._arrivals.ack, workers=self._workers())
             self.outbox.add(text_of(hello))
             socket.send(self._frame())
-            welcome = await self._greeting
+            await self._greeting
         except BaseException:
             self._socket = None
             if socket is not None:
@@ -204,7 +204,6 @@ class Asker:
             raise
         finally:
             self._greeting = None
-        self._welcomed(welcome)
 
     def _welcomed(self, welcome: Welcome) -> None:
         if self._looking is not None:
@@ -338,9 +337,10 @@ class Asker:
             head, messages = self.inbox.take(data)
             self.time.heard(head.now)
             if self._greeting is not None and not self._greeting.done():
-                self._arrivals.begin(head.n)
-                self._greeted(messages)
+                self._greeted(self._greeting, head, messages)
                 return
+            if messages and isinstance(messages[0], Failed) and not messages[0].id:
+                return  # no frame of the session: the connection is over, and the close behind it says why, too
             if not self._arrivals.is_new(head.n):
                 return
         except (FrameError, LimitExceeded) as error:
@@ -352,15 +352,20 @@ class Asker:
         if self._arrivals.ack - self._acked > UNACKNOWLEDGED_MAX and self._ready and self._socket is not None:
             self._socket.send(self._frame())
 
-    def _greeted(self, messages: list[FromNode | Unreadable]) -> None:
-        assert self._greeting is not None
+    def _greeted(self, greeting: "asyncio.Future[None]", head: Head, messages: list[FromNode | Unreadable]) -> None:
+        """The first frame has come: what it says holds from here on, not from when the task that waits for it runs next, for the node may
+        leave or be gone right behind it. What is answered in it is not asked again; a refusal is no frame of the session."""
         first = messages[0] if messages else None
         if isinstance(first, Welcome):
-            self._greeting.set_result(first)
+            self._arrivals.begin(head.n)
+            for message in messages[1:]:
+                self._take(message)
+            self._welcomed(first)
+            greeting.set_result(None)
         elif isinstance(first, Failed):
-            self._greeting.set_exception(error_of(first.error))
+            greeting.set_exception(error_of(first.error))
         else:
-            self._greeting.set_exception(Unavailable("whatever answers there does not speak this protocol"))
+            greeting.set_exception(Unavailable("whatever answers there does not speak this protocol"))
 
     def _take(self, message: FromNode | Unreadable) -> None:
         kind = type(message)
@@ -406,7 +411,7 @@ class Asker:
             log.exception("taking an answer of the node failed")
 
 
-def _seen(greeting: "asyncio.Future[Welcome]") -> None:
+def _seen(greeting: "asyncio.Future[None]") -> None:
     """A connection that was refused is known by its own error; nobody asks the greeting that never came."""
     if not greeting.cancelled():
         greeting.exception()

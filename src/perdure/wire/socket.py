@@ -111,10 +111,11 @@ class Socket(asyncio.Protocol):
         self._loop.call_later(CLOSE_S, self.abort, why)
 
     def abort(self, why: str) -> None:
-        """Cut the connection."""
+        """Cut the connection; whoever holds it is told at once."""
         self._why = self._why or why
         if self._transport is not None:
             self._transport.abort()
+            self._end(self._why)
 
     def _write(self) -> None:
         assert self._transport is not None

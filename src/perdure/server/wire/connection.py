@@ -83,7 +83,9 @@ class Connection:
             hello = await self._greeting()
             if hello is None:
                 return
-            if hello.beats:
+            if self._closing is not None:
+                await self._close_for(self._closing)
+            elif hello.beats:
                 await self._serve_beats(hello)
             else:
                 await self._serve_session(hello)
