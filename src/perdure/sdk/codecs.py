@@ -102,7 +102,7 @@ class AesGcm:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ImportError as error:
             raise ImportError("the codec AesGcm needs the package cryptography: pip install 'perdure[crypto]'") from error
-        if not keys or not isinstance(keys, Mapping):
+        if not keys or not isinstance(cast("object", keys), Mapping):
             raise InvalidArgument("AesGcm needs a mapping of key ids to keys, with at least one")
         self._keys: dict[str, AESGCM] = {_key_id(name): AESGCM(_key(name, key)) for name, key in keys.items()}
         self.current = next(reversed(self._keys)) if current is None else current
