@@ -112,7 +112,14 @@ class EngineFrontend:
         self.timers: TimerQueue
         self.relay = Relay(clock, chance, self)
         self.sweeper = Sweeper(
-            clock, broker, self.relay, self.live_workflows, self._bring, self.offers.make, self.offers.handed.holds
+            clock,
+            broker,
+            self.relay,
+            self.live_workflows,
+            self._bring,
+            self._bring_overdue,
+            self.offers.make,
+            self.offers.handed.holds,
         )
         self.parking = Parking(
             store,
@@ -140,7 +147,7 @@ class EngineFrontend:
         self.tally.begin(await self.store.census())
         self.overview.range_ids = lease.range_ids
         self.committer = Committer(self.store, lease, self._fence, self._clock, self.tally)
-        self.timers = TimerQueue(self._clock, self._bring, self._matters)
+        self.timers = TimerQueue(self._clock, self._bring, self._matters, int(self.limits.claim_lives_s * 1_000_000))
         if self._rules.is_set:
             self.admission = Admission(self._rules, self._broker, self.tally.began, self.find, lambda: self.relay.depth)
         held = HeldStarts(self._clock)
@@ -256,6 +263,9 @@ class EngineFrontend:
         self._loading.add(task)
         task.add_done_callback(self._loading.discard)
         task.add_done_callback(lambda _: self._aside.discard(key))
+
+    def _bring_overdue(self, target: AnyRequest | Task) -> None:
+        self.timers.bring_overdue(target)
 
     def _matters(self, target: AnyRequest | Task) -> bool:
         key = (target.namespace, target.workflow_id)

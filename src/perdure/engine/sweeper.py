@@ -35,6 +35,7 @@ class Sweeper:
         relay: Relay,
         workflows: Callable[[], Iterable[LiveWorkflow]],
         bring: Callable[[AnyRequest | Task], None],
+        bring_overdue: Callable[[AnyRequest | Task], None],
         offer: Callable[[LiveWorkflow], None],
         is_handed: Callable[[Task], bool],
     ) -> None:
@@ -44,6 +45,7 @@ class Sweeper:
         self._relay = relay
         self._workflows = workflows
         self._bring = bring
+        self._bring_overdue = bring_overdue
         self._offer = offer
         self._is_handed = is_handed
         self._task: asyncio.Task[None] | None = None
@@ -116,7 +118,7 @@ class Sweeper:
         for instant, target in wakes_of(live.state):
             if instant < now - LATE_US and not isinstance(target, Task):
                 self.repaired += 1
-                self._bring(target)
+                self._bring_overdue(target)
         state, run = live.state, live.state.run
         if state.outgoing is not None or (run is not None and (run.children is not None or run.externals is not None)):
             for delivery in self._relay.missing(state):
