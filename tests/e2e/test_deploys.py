@@ -23,7 +23,7 @@ async def waiting(client: Client, *ids: str) -> bool:
     for workflow_id in ids:
         description = await client.handle(workflow_id).describe()
         events = [event.type for event in await client.handle(workflow_id).history()]
-        if "activity_completed" not in events or description.pending:
+        if "activity_completed" not in events or [item.kind for item in description.pending] != ["signal"]:
             return False
     return True
 
