@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 from cyclopts import Parameter
 
 from perdure.cli.exits import FAILED, INTERRUPTED, OK, complain, say
-from perdure.cli.options import KEPT_FOR, Data, Output, Retention
+from perdure.cli.options import KEPT_FOR, Data, Module, Output, Retention
 from perdure.cli.stopping import stop_node
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ TEXT: Final = Output()
 
 
 def dev(
-    *modules: str,
+    *modules: Module,
     data: Data = Path("perdure-data"),
     host: str = "127.0.0.1",
     port: int = 7373,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from perdure.cli.exits import FAILED, OK, say
-from perdure.cli.options import Output
+from perdure.cli.options import Module, Output
 
 if TYPE_CHECKING:
     from perdure.lint.finding import Finding
@@ -14,9 +14,9 @@ TEXT = Output()
 
 
 def lint(
-    module: str,
+    module: Module,
     /,
-    *modules: str,
+    *modules: Module,
     select: Annotated[list[str] | None, Parameter(negative="")] = None,
     ignore: Annotated[list[str] | None, Parameter(negative="")] = None,
     output: Output = TEXT,

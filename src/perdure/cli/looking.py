@@ -145,8 +145,12 @@ async def describe(id: str, /, *, run: Run = None, place: Place = HERE, output: 
                     item.summary,
                 )
                 text(f"  {' · '.join(part for part in parts if part)}")
+        elif name == "standstill":
+            text("stands still:")
+            for reason in view.standstill:
+                text(f"  {reason}")
         else:
-            label = name.replace("_", " ") + ":"
+            label = "seen by code:" if name == "covered" else name.replace("_", " ") + ":"
             text(f"{label:<16}{moment(value) if isinstance(value, datetime) else compact(value)}")
     return OK
 

@@ -4,13 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from cyclopts import Parameter, Token
 
 from perdure.runtime.durations import duration, spelled
 
 Format = Literal["text", "json", "jsonl"]
+
+if TYPE_CHECKING:
+    Module: TypeAlias = str
+else:
+    Module = Annotated[str | Path, Parameter(show_choices=False)]
+    """The name of a module or the path of a file, and always the text it is; shells complete files where a path is possible."""
 
 
 @Parameter(name="*")

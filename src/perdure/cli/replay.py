@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.cli.exits import FAILED, OK, USAGE, say
-from perdure.cli.options import Output
+from perdure.cli.options import Module, Output
 
 if TYPE_CHECKING:
     from perdure.testing.replayed import Verdict
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 TEXT = Output()
 
 
-def replay(module: str, history: Path, /, *histories: Path, strict: bool = False, output: Output = TEXT) -> int:
+def replay(module: Module, history: Path, /, *histories: Path, strict: bool = False, output: Output = TEXT) -> int:
     """Replay exported histories against the code of MODULE. Exits with 1 when one does not come out the same.
 
     Args:

@@ -71,7 +71,9 @@ def server(
     loaded = load(config, os.environ, flags)
     settings = loaded.settings
     log_to_stderr(settings.log.level, settings.log.format)
-    log.info("settings are read from %s, variables and flags", loaded.file or "no file")
+    log.info(
+        "settings: %s (`perdure config` prints each with its source)", loaded.file or "no file; variables, flags and defaults"
+    )
     return asyncio.run(_serve(settings, output))
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.exits import FAILED, OK, say
-from perdure.cli.options import Output, Place
+from perdure.cli.options import Module, Output, Place
 from perdure.cli.typed import HERE, TEXT, Run, identified
 
 if TYPE_CHECKING:
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from perdure.sdk.stack import WorkflowStack
 
 
-async def stack(id: str, /, *, module: str | None = None, run: Run = None, place: Place = HERE, output: Output = TEXT) -> int:
+async def stack(
+    id: str, /, *, module: Module | None = None, run: Run = None, place: Place = HERE, output: Output = TEXT
+) -> int:
     """Show what a run waits for, since when, who holds it, and why nobody moves it. Needs no worker.
 
     With --module the history is also replayed here, without effects, and every task of the code is shown at the line where it waits.

@@ -40,10 +40,10 @@ async def update(
         found: UpdateResult = await client.frontend.call(request)
         if found.status == "accepted" and not accepted:
             found = await client.frontend.update_result(client.namespace, id, found.run_id, found.update_id)
-    return _tell(id, found, output)
+    return _tell(id, name, found, output)
 
 
-def _tell(id: str, found: "UpdateResult", output: Output) -> int:
+def _tell(id: str, name: str, found: "UpdateResult", output: Output) -> int:
     from perdure.cli.show import emit, write
     from perdure.core.payload import NULL, is_absent
 
@@ -68,7 +68,6 @@ def _tell(id: str, found: "UpdateResult", output: Output) -> int:
         return OK
     if not output.is_json:
         why = f"{found.failure.type}: {found.failure.message}".removesuffix(": ")
-        say(
-            f"perdure: update {shown(found.update_id)!r} {'was refused' if found.status == 'rejected' else 'has failed'}: {shown(why)}"
-        )
+        end = "was refused" if found.status == "rejected" else "has failed"
+        say(f"perdure: update {shown(name)!r} of workflow {shown(id)!r} {end}: {shown(why)}")
     return REFUSED if found.status == "rejected" else FAILED

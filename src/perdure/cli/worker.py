@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import Parameter
 
 from perdure.cli.exits import complain, say
-from perdure.cli.options import Output, Remote
+from perdure.cli.options import Module, Output, Remote
 
 if TYPE_CHECKING:
     from perdure.cli.workers import messages as ms
@@ -18,9 +18,9 @@ ANYWHERE: Final = Remote()
 
 
 async def worker(
-    module: str,
+    module: Module,
     /,
-    *more: str,
+    *more: Module,
     queue: Annotated[list[str] | None, Parameter(name="--queue")] = None,
     namespace: str = "default",
     processes: int = 1,

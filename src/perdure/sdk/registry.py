@@ -97,7 +97,8 @@ def _found(thing: object) -> list[Definition]:
         return [workflow]
     found = _of_module(thing) if isinstance(thing, ModuleType) else _of_object(thing)
     if not found:
-        raise InvalidArgument(f"nothing to register in {thing!r}: neither @activity nor @workflow")
+        named = f"module {thing.__name__}" if isinstance(thing, ModuleType) else repr(thing)
+        raise InvalidArgument(f"nothing to register in {named}: neither @activity nor @workflow")
     return found
 
 

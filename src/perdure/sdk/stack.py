@@ -57,7 +57,7 @@ def stack_of(view: WorkflowDescription) -> WorkflowStack:
 def _lines(stack: WorkflowStack) -> Iterator[str]:
     at = f", the last at {moment(stack.last_event_at)}" if stack.last_event_at is not None else ""
     build = f", decided by build {stack.build_id}" if stack.build_id else ""
-    yield f"{stack.workflow_id} ({stack.type}) {stack.status}: {stack.history_length} events{at}{build}"
+    yield f"{stack.workflow_id} ({stack.type}) {stack.status}: {counted(stack.history_length)}{at}{build}"
     if stack.closed_at is not None and not stack.waits_for:
         yield f"  it waits for nothing: it is {stack.status} since {moment(stack.closed_at)}"
         return
@@ -67,7 +67,12 @@ def _lines(stack: WorkflowStack) -> Iterator[str]:
     for reason in stack.standstill:
         yield f"  stands still: {reason}"
     if unseen > 0 and stack.closed_at is None and any(item.kind == "decision" for item in stack.waits_for):
-        yield f"  its code has not seen the last {unseen} of its events"
+        yield f"  its code has not seen the last {'event' if unseen == 1 else f'{unseen} events'} yet"
+
+
+def counted(events: int) -> str:
+    """A number of events, in words."""
+    return "1 event" if events == 1 else f"{events:,} events"
 
 
 def plain(stack: WorkflowStack) -> dict[str, Any]:

@@ -22,6 +22,8 @@ __all__ = ["Gate", "KnownKey", "Permission", "Principal", "Role"]
 ANYONE: Final = Principal("anyone", "admin")
 """Who asks a node that has no keys."""
 
+NEEDED: Final = "an API key is needed: PERDURE_API_KEY for commands, api_key= in programs, Authorization: Bearer pdk_… in HTTP"
+
 log: Final = logging.getLogger(__name__)
 
 
@@ -101,5 +103,5 @@ class Gate:
 def _shown_key(headers: Mapping[str, str]) -> str:
     scheme, _, key = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not key.strip():
-        raise Unauthenticated("an API key is needed: Authorization: Bearer pdk_…")
+        raise Unauthenticated(NEEDED)
     return key.strip()

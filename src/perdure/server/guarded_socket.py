@@ -7,12 +7,19 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 if TYPE_CHECKING:
     import asyncio
 
+    from uvicorn._types import ASGISendEvent
+
 CUT_S: Final = 1.0
 """So long after the application is done with it, or the other end has given no sign of life, may a connection take to close."""
 
 
 class GuardedSocket(WebSocketsSansIOProtocol):
     """One connection."""
+
+    async def send(self, message: "ASGISendEvent") -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True  # answered, with a refusal: uvicorn would log that it was not answered at all
 
     def on_task_complete(self, task: "asyncio.Task[None]") -> None:
         super().on_task_complete(task)

@@ -51,7 +51,7 @@ class PathTree:
             if following is None:
                 following = node.parameter
                 if following is None or not segment:
-                    raise NotFound("there is no such path")
+                    raise NotFound("there is no such path; /docs lists those there are")
                 values.append(segment)
             node = following
         found = node.routes.get(method) or (node.routes.get("GET") if method == "HEAD" else None)
@@ -73,7 +73,7 @@ def _no_such_method(node: _Node, method: str) -> Exception:
         return Refusal("METHOD_NOT_ALLOWED", f"this path takes {allowed}", headers=((b"allow", allowed.encode()),))
     if "WEBSOCKET" in node.routes and method == "GET":
         return Refusal("METHOD_NOT_ALLOWED", "this path speaks WebSocket alone", headers=((b"allow", b""),))
-    return NotFound("there is no such path")
+    return NotFound("there is no such path; /docs lists those there are")
 
 
 def decoded(segment: str) -> str:

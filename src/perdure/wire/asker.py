@@ -121,8 +121,14 @@ class Asker:
             async with asyncio.timeout(timeout):
                 await self._until_welcome()
         except TimeoutError:
-            raise Unavailable(f"no perdure node answered at {self.address.base} within {timeout:g} s: {self._why}") from None
+            raise Unavailable(self._unanswered(timeout)) from None
         self._task = self._loop.create_task(self._stay(), name="perdure wire")
+
+    def _unanswered(self, timeout: float) -> str:
+        """Why there is no connection, naming the address once."""
+        if self.address.base in self._why:
+            return f"{self._why} (tried for {timeout:g} s)"
+        return f"no perdure node answered at {self.address.base} within {timeout:g} s: {self._why}"
 
     async def _until_welcome(self) -> None:
         pause = AGAIN_FIRST_S

@@ -223,6 +223,14 @@ def _error_of(refusal: Exception) -> PerdureError:
         return cast("PerdureError", kind(f"the node answered with HTTP status {status}"))
 
 
+def _untrusted(address: Address, error: SSLError) -> str:
+    """Why TLS did not come about, in words for whoever wrote the address."""
+    if error.reason == "WRONG_VERSION_NUMBER":
+        return f"what listens at {address.base} speaks no TLS: is it http:// instead of https://?"
+    why = getattr(error, "verify_message", "") or error.reason or error
+    return f"{address.base} cannot be trusted ({why}); is ca= right?"
+
+
 async def open_socket(
     address: Address,
     api_key: str | None,
@@ -238,11 +246,11 @@ async def open_socket(
         await made.opened
     except SSLError as error:
         made.opened.cancel()
-        why = getattr(error, "verify_message", "") or error.reason or error
-        raise Unavailable(f"{address.base} cannot be trusted ({why}); is ca= right?") from None
+        raise Unavailable(_untrusted(address, error)) from None
     except OSError as error:
         made.opened.cancel()
-        raise Unavailable(f"no node answers at {address.base}: {error.strerror or error}") from None
+        why = "connection refused" if isinstance(error, ConnectionRefusedError) else error.strerror or error
+        raise Unavailable(f"no node answers at {address.base}: {why}") from None
     except BaseException:
         made.abort("given up")
         raise

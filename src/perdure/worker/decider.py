@@ -374,6 +374,8 @@ class Decider:
             awaits=body.awaits,
             **({} if body.closing is None else self._closing_fields(session, body.closing)),
         )
+        for aside in body.set_aside:
+            log.warning("workflow %r: %s; it is set aside", session.workflow_id, aside.message, extra=_ids(session))
         session.waiting = True
         self._unanswered += 1
         told = [step for step in body.steps if not isinstance(step, Commands)]

@@ -20,6 +20,7 @@ from perdure.cli.exits import OK, code_of, is_expected, name_of
 from perdure.cli.served import files_of, loaded, queues_of, registry_of
 from perdure.cli.sources import imported
 from perdure.cli.workers import messages as ms
+from perdure.runtime.logs import WORDS
 from perdure.runtime.signals import heed
 from perdure.standalone import STOPPING, Worker
 
@@ -79,7 +80,7 @@ def main() -> int:
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
     above = Above(connection)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=WORDS)
     if above.plan.reload:
         sys.dont_write_bytecode = True  # compiled files are told apart by whole seconds, and authors are faster
     above.listen()

@@ -90,7 +90,8 @@ def _line_of(path: Path, lines: Mapping[Path, int]) -> int:
 def from_environment(environment: Mapping[str, str]) -> list[Given]:
     """The values of `PERDURE_SECTION__KEY` variables, and of PERDURE_DATA, which says `node.data` for short.
 
-    Names that lack an underscore (`PERDURE_SERVER_PORT`) are among them, under the name as it is, so that they are noticed.
+    Names that lack an underscore (`PERDURE_SERVER_PORT`) or the section (`PERDURE_PORT`) are among them, under the name as it is, so that
+    they are noticed; not those that Kubernetes makes for a service of that name.
     """
     found: list[Given] = []
     if environment.get("PERDURE_DATA"):
@@ -98,7 +99,7 @@ def from_environment(environment: Mapping[str, str]) -> list[Given]:
     for name, value in sorted(environment.items()):
         if not name.startswith(PREFIX):
             continue
-        if BETWEEN in name or name in _NEARLY:
+        if BETWEEN in name or (name in _NEARLY and not value.startswith(_OF_KUBERNETES)):
             path = tuple(name.removeprefix(PREFIX).lower().split(BETWEEN))
             found.append(Given(path, value, name, name, is_text=True))
     return found
@@ -110,8 +111,13 @@ def variable_of(path: Path) -> str:
 
 
 _NEARLY: Final = frozenset(
-    variable_of(path).replace(BETWEEN, "_") for path in (*LEAVES, *SECTIONS) if ANY not in path and len(path) > 1
+    [
+        *(variable_of(path).replace(BETWEEN, "_") for path in (*LEAVES, *SECTIONS) if ANY not in path and len(path) > 1),
+        *(variable_of(path[1:]) for path in LEAVES if len(path) == 2 and path[0] == "server"),
+    ]
 )
+_OF_KUBERNETES: Final = ("tcp://", "udp://", "sctp://")
+"""So begin the variables by which pods find a service: PERDURE_SERVER_PORT=tcp://10.0.0.1:7373 for one named perdure-server."""
 
 
 def items_of(text: str) -> object:
