@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -296,6 +297,18 @@ def test_an_argument_arrives_as_it_was_typed(node: Node, value: str) -> None:
     assert json.loads(done.stdout, parse_float=str) == json.loads(value, parse_float=lambda text: str(float(text)))
 
 
+def test_a_wait_for_nobody_says_so(node: Node) -> None:
+    """A type that no worker knows: told while the command waits, and again when its time is up."""
+    done = node.run("workflow", "start", "no_such_type", "--id", "typo", "--wait", "--wait-timeout", "4")
+    assert done.returncode == 124
+    meanwhile, end = done.stderr.splitlines()
+    assert meanwhile.startswith("perdure: workflow 'typo' stands still: no worker of queue 'default' can take 'no_such_type'")
+    assert end.startswith("perdure: workflow 'typo' has not ended within 4 s; it goes on, but stands still: ")
+    as_json = node.run("workflow", "result", "typo", "--timeout", "4", "-o", "json")
+    assert json.loads(one_line(as_json.stderr))["error"]["code"] == "TIMEOUT"
+    assert node.run("workflow", "terminate", "typo").returncode == 0
+
+
 def test_a_failed_workflow_is_exit_code_1(node: Node) -> None:
     """Its failure is data with -o json, and words with its cause otherwise."""
     told = node.run("workflow", "result", "bad", "-o", "json")
@@ -311,6 +324,7 @@ def test_a_failed_workflow_is_exit_code_1(node: Node) -> None:
     assert (words.returncode, words.stdout) == (1, "")
     assert words.stderr.splitlines()[0] == "perdure: workflow 'bad' failed: ValueError: too late"
     assert "caused by KeyError" in words.stderr
+    assert re.search(r"\n  File .*, line \d+, in fails: raise ValueError", words.stderr)
 
 
 def test_a_query_is_answered_in_json(node: Node) -> None:

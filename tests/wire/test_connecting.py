@@ -1,6 +1,7 @@
 """Client and worker over a real port: they reach the node, and come back by themselves when it has been away."""
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -121,7 +122,7 @@ async def test_waits_outlive_a_restart_of_the_node(tmp_path: Any, serve: Any) ->
 
 async def test_nobody_there_is_unavailable_in_time() -> None:
     """Where nothing listens, `connect` gives up after the time it was given."""
-    with pytest.raises(Unavailable, match=r"within 0\.3 s"):
+    with pytest.raises(Unavailable, match=r"tried for 0\.3 s"):
         await perdure.connect("http://127.0.0.1:1", timeout=0.3)
 
 
@@ -165,6 +166,23 @@ async def test_a_closed_client_refuses(serve: Any) -> None:
             await waiting
         with pytest.raises(Unavailable):
             await handle.describe()
+
+
+async def test_https_to_a_node_without_tls_is_told_as_that(serve: Any) -> None:
+    """Not as a certificate that nobody trusts: there is none."""
+    async with serve() as node:
+        with pytest.raises(Unavailable, match="speaks no TLS: is it http://"):
+            await perdure.connect(node.url.replace("http://", "https://"), timeout=0.5)
+
+
+async def test_an_address_is_named_once() -> None:
+    """When nobody listens there, together with how long it was tried."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        with pytest.raises(Unavailable) as refused:
+            await perdure.connect(url, timeout=0.2)
+    assert str(refused.value) == f"no node answers at {url}: connection refused (tried for 0.2 s)"
 
 
 async def test_tls(serve: Any, make_certificate: Any) -> None:

@@ -91,8 +91,8 @@ async def test_reads_take_theirs(serve: Any, role: Role) -> None:
             assert refused == ("read" not in ROLES[role])
 
 
-async def test_a_refused_connection_leaves_nothing_behind(serve: Any) -> None:
-    """No future with an error that nobody has asked for, which Python would complain of at some later time."""
+async def test_a_refused_connection_leaves_nothing_behind(serve: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """No future with an error that nobody has asked for, which Python would complain of at some later time; no error in the node's log."""
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     async with serve(gate=Gate([KnownKey(Principal("ann", "admin"), hash_of("key"))], RealClock())) as node:
@@ -101,3 +101,4 @@ async def test_a_refused_connection_leaves_nothing_behind(serve: Any) -> None:
         gc.collect()
         await asyncio.sleep(0)
     assert complaints == []
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []

@@ -150,9 +150,8 @@ def _ending(id: str, found: "RunResult") -> str:
         lines.append(f"{link.type}: {link.message}" if link.message else link.type)
     if found.reason:
         lines.append(found.reason)
-    text = ": ".join(lines[:2])
-    told = "\n  caused by ".join([text, *lines[2:]])
-    return shown(f"{told}{_place(links[0].traceback)}" if links else told)
+    text = ": ".join(lines[:2]) + (_place(links[0].traceback) if links else "")
+    return shown("\n  caused by ".join([text, *lines[2:]]))
 
 
 def _place(traceback: str) -> str:

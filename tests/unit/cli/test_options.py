@@ -1,10 +1,13 @@
 """Options that many commands share: durations as people type them and as help shows them."""
 
+import shutil
+import subprocess
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from perdure.cli.app import run
+from perdure.cli.app import build, run
 from perdure.runtime.durations import duration, spelled
 
 TYPED = {
@@ -40,6 +43,26 @@ def test_help_shows_a_duration_as_it_is_typed(command: list[str], capsys: pytest
     """Not as Python prints one."""
     assert run([*command, "--help"]) == 0
     assert "[default: 30d]" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_shells_complete_files_where_a_module_may_be_one(tmp_path: Path) -> None:
+    """By the very script that --install-completion writes."""
+    (tmp_path / "shop.py").touch()
+    (tmp_path / "script").write_text(build().generate_completion(shell="bash"), encoding="utf-8")
+    typed = [
+        "perdure dev sh",
+        "perdure worker sh",
+        "perdure lint sh",
+        "perdure replay sh",
+        "perdure workflow stack o-1 --module sh",
+    ]
+    asking = "COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _perdure; echo ${{COMPREPLY[@]}}"
+    lines = ["source ./script", *(asking.format(line) for line in typed)]
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["shop.py"] * len(typed)
 
 
 def test_a_wrong_duration_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,7 +102,7 @@ def test_modules_give_what_is_defined_in_them():
         (3, "neither"),
         ("charge", "neither"),
         (None, "neither"),
-        (module_of(charge=charge), "nothing to register"),
+        (module_of(charge=charge), "nothing to register in module "),
         (functools.partial(charge), "neither"),
     ],
     ids=lambda thing: type(thing).__name__,

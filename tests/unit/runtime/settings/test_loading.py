@@ -183,6 +183,7 @@ def test_a_mistake_in_the_file_is_named_with_its_line(tmp_path: Path, text: str,
     [
         ("PERDURE_SERVER__PRT", "1", "PERDURE_SERVER__PRT is no setting: did you mean PERDURE_SERVER__PORT?"),
         ("PERDURE_SERVER_PORT", "1", "PERDURE_SERVER_PORT is no setting: did you mean PERDURE_SERVER__PORT?"),
+        ("PERDURE_PORT", "1", "PERDURE_PORT is no setting: did you mean PERDURE_SERVER__PORT?"),
         ("PERDURE_SERVER__PORT", "x", "PERDURE_SERVER__PORT: expected `int`, not 'x'"),
         ("PERDURE_SERVER__PORT", "-1", "PERDURE_SERVER__PORT: expected `int` >= 0, not '-1'"),
         ("PERDURE_SERVER__INSECURE", "perhaps", "PERDURE_SERVER__INSECURE: expected `bool`, not 'perhaps'"),
@@ -194,6 +195,16 @@ def test_a_mistake_in_the_file_is_named_with_its_line(tmp_path: Path, text: str,
 def test_a_mistake_in_a_variable_is_named(tmp_path: Path, name: str, value: str, said: str) -> None:
     """A missing underscore is one too: nobody would notice that it does nothing."""
     assert complaint(tmp_path, environment={name: value}) == said
+
+
+def test_variables_kubernetes_makes_for_a_service_are_left_alone(tmp_path: Path) -> None:
+    """Services named perdure or perdure-server put them into every pod, the node's own among them."""
+    made = {
+        "PERDURE_PORT": "tcp://10.0.0.1:7373",
+        "PERDURE_SERVER_PORT": "tcp://10.0.0.1:7373",
+        "PERDURE_SERVER_SERVICE_PORT": "7373",
+    }
+    assert load(None, made, {}).settings == Settings()
 
 
 def test_variables_of_others_are_left_alone(tmp_path: Path) -> None:
