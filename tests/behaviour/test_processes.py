@@ -187,7 +187,7 @@ def is_gone(pid: int) -> bool:
     """The process has ended; one that is only waited for by nobody counts too."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter when it goes between opening and reading
         return True
 
 
