@@ -21,10 +21,10 @@ async def main() -> None:
     child = forked()
     os.kill(child, signal.SIGTERM)
     _, status = await asyncio.to_thread(os.waitpid, child, 0)
-    print(os.waitstatus_to_exitcode(status), told.is_set())
+    print(os.waitstatus_to_exitcode(status), told.is_set(), flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
     await told.wait()
-    print("told")
+    print("told", flush=True)
     heed_no_more(signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGTERM)
 
