@@ -197,3 +197,13 @@ async def test_tls(serve: Any, make_certificate: Any) -> None:
             async with perdure.Worker(client, workflows=[slowly], activities=[slow]):
                 assert await client.execute(slowly(1.2), id="slow") == "done"
             assert client.frontend._beats.sent > 1
+
+
+async def test_a_connection_is_closed_however_often_it_is_told(serve: Any) -> None:
+    """The server stops while a connection is closing already: it is not said goodbye twice, and the stop comes to its end."""
+    async with serve(queues=["others"]) as node:
+        client = await perdure.connect(node.url)
+        for connection in list(node.server._state.connections):
+            connection.shutdown()
+            connection.shutdown()
+        await client.close()
