@@ -35,6 +35,7 @@ from perdure.testing.disk import SimulatedFiles
 from perdure.testing.seeded_loop import WORLD, LoopClock, SeededLoop
 from perdure.testing.unkind_broker import UnkindBroker, Unkindness
 from perdure.testing.unkind_frontend import UnkindFrontend
+from perdure.testing.workers_frontend import WorkersFrontend
 from perdure.worker.worker import TaskWorker
 
 if TYPE_CHECKING:
@@ -386,7 +387,7 @@ def _nobody(_reply: Any, _error: BaseException | None) -> None:
     """Whoever asked has stopped listening."""
 
 
-class Wire:
+class Wire(WorkersFrontend):
     """`ports.Frontend` for a worker in a process of its own: every crossing takes time, and the engine's time is only known roughly."""
 
     def __init__(self, machine: Machine, node: Node, process: str, chance: random.Random) -> None:
@@ -414,9 +415,6 @@ class Wire:
 
         self._cross(self._home, self._node.frontend.send, request, back)
 
-    def call(self, request: AnyRequest) -> "asyncio.Future[Any]":
-        raise NotImplementedError("workers use send")
-
     def subscribe(self, queue: str, kind: TaskKind, worker: WorkerIdentity, deliver: Deliver, credits: int) -> Subscription:
         def across(item: Task | CancelNotice) -> None:
             self._cross(self.process, deliver, item)
@@ -427,15 +425,6 @@ class Wire:
     def inward(self, what: Callable[..., None], *args: Any) -> None:
         self._cross(self._home, what, *args)
 
-    async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
-        raise NotImplementedError("a worker reads nothing over its wire")
-
-    async def update_result(self, namespace: str, workflow_id: str, run_id: str, update_id: str) -> UpdateResult:
-        raise NotImplementedError("a worker reads nothing over its wire")
-
-    async def query(self, query: Query) -> QueryReply:
-        raise NotImplementedError("a worker asks nothing over its wire")
-
     def take_query(self, request: TakeQuery, answer: Answer) -> None:
         def back(reply: Any, error: BaseException | None) -> None:
             self._cross(self.process, answer, reply, error)
@@ -444,18 +433,6 @@ class Wire:
 
     def answer_query(self, answer: QueryAnswer) -> None:
         self._cross(self._home, self._node.frontend.answer_query, answer)
-
-    async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
-        raise NotImplementedError("a worker reads nothing over its wire")
-
-    async def describe(self, namespace: str, workflow_id: str, run_id: str = "") -> Description:
-        raise NotImplementedError("a worker reads nothing over its wire")
-
-    async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
-        raise NotImplementedError("a worker reads nothing over its wire")
-
-    async def count(self, filter: RunFilter) -> int:
-        raise NotImplementedError("a worker reads nothing over its wire")
 
     def now(self) -> int:
         return self._loop.now + self._skew

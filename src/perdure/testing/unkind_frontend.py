@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from perdure.core.description import Description
-from perdure.core.queries import Query, QueryAnswer, QueryReply, TakeQuery
-from perdure.core.replies import Beaten, RunResult, UpdateResult
+from perdure.core.queries import QueryAnswer, TakeQuery
+from perdure.core.replies import Beaten
 from perdure.core.requests import (
     AnyRequest,
     ClaimActivity,
@@ -23,7 +22,8 @@ from perdure.core.requests import (
     Report,
 )
 from perdure.core.tasks import CancelNotice, Task
-from perdure.ports import Answer, Deliver, Record, RunFilter, RunPage, Subscription, TaskKind, WorkerIdentity
+from perdure.ports import Answer, Deliver, Subscription, TaskKind, WorkerIdentity
+from perdure.testing.workers_frontend import WorkersFrontend
 from perdure.wire.claims_held import ClaimsHeld
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class FarLine:
         """The node knows what was not claimed."""
 
 
-class UnkindFrontend:
+class UnkindFrontend(WorkersFrontend):
     """`ports.Frontend` for one worker process. `begin` once; `cut`, `lost` (the node died) and `heal` come from the world."""
 
     def __init__(self, machine: "Machine", process: str, chance: random.Random) -> None:
@@ -234,9 +234,6 @@ class UnkindFrontend:
         self.claims.answered(request, *found)
         answer(*found)
 
-    def call(self, request: AnyRequest) -> Any:
-        raise NotImplementedError("workers use send")
-
     # --------------------------------------------------------------------------------------------------------------- beats
 
     def _beat_later(self) -> None:
@@ -321,29 +318,6 @@ class UnkindFrontend:
         session = self._session
         if session is not None:
             self.homeward(session.node.frontend.answer_query, answer)
-
-    # ------------------------------------------------------------------------------------------------------------- reading
-
-    async def result(self, namespace: str, workflow_id: str, run_id: str = "", *, follow: bool = True) -> RunResult:
-        raise NotImplementedError("a worker reads nothing over its wire")
-
-    async def update_result(self, namespace: str, workflow_id: str, run_id: str, update_id: str) -> UpdateResult:
-        raise NotImplementedError("a worker reads nothing over its wire")
-
-    async def query(self, query: Query) -> QueryReply:
-        raise NotImplementedError("a worker asks nothing over its wire")
-
-    async def record(self, namespace: str, workflow_id: str, run_id: str = "") -> Record:
-        raise NotImplementedError("a worker reads nothing over its wire")
-
-    async def describe(self, namespace: str, workflow_id: str, run_id: str = "") -> Description:
-        raise NotImplementedError("a worker reads nothing over its wire")
-
-    async def runs(self, filter: RunFilter, limit: int, cursor: str = "") -> RunPage:
-        raise NotImplementedError("a worker reads nothing over its wire")
-
-    async def count(self, filter: RunFilter) -> int:
-        raise NotImplementedError("a worker reads nothing over its wire")
 
     def now(self) -> int:
         return self._loop.now + self._skew
